@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from custom_kind import define_robots, robot, robots
+from workloads import DEFINITIONS
 
 from common.kube.endpoints import (
     CRON_JOBS,
@@ -21,8 +23,6 @@ from common.kube.endpoints import (
 from common.quantity import parse_milli, parse_value
 from e2e.pods import LARGE, Object, requests, template
 from e2e.world import Case
-from robots import define_robots, robot, robots
-from workloads import DEFINITIONS
 
 pytestmark = pytest.mark.abreast
 

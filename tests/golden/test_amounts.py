@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from common import resources
 from golden_data import Differences, rows
+
+from common import resources
 
 OPS: dict[str, Callable[..., object]] = {
     "cpu_from_cores": resources.cpu_from_cores,

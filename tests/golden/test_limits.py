@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from golden_data import Differences, rows
 
 from common.api.core import LimitRangeSpec
 from common.quantity import Quantity
@@ -13,7 +14,6 @@ from common.recommendation.limit_scaling import (
     scale_proportionally,
 )
 from common.resources import ResourceQuantities, parse_quantities
-from golden_data import Differences, rows
 
 
 def _texts(quantities: ResourceQuantities) -> dict[str, str]:

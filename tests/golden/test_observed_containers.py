@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from common.annotations import parse_observed_containers
 from golden_data import Differences, rows
+
+from common.annotations import parse_observed_containers
 
 
 def test_observed_containers() -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from golden_data import Differences, Row, close, rows
-from plain_histogram import EPSILON, ZERO, Histogram
-from plain_model import Cluster, Container, Policy, Rules
+from reference_histogram import EPSILON, ZERO, Histogram
+from reference_model import Cluster, Container, Policy, Rules
 
 EVERY = 5  # it is slow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

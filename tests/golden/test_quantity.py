@@ -3,8 +3,9 @@
 from fractions import Fraction
 from typing import Any
 
-from common.quantity import Quantity, QuantityError
 from golden_data import Differences, Row, rows
+
+from common.quantity import Quantity, QuantityError
 
 
 def _exact(quantity: Quantity) -> Fraction:

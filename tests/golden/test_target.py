@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from golden_data import Differences, rows
 
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import LabelSelector, ObjectMeta, OwnerReference
@@ -19,7 +20,6 @@ from common.target.owners import (
     controller_of,
     topmost,
 )
-from golden_data import Differences, rows
 
 
 def _selected(raw: dict[str, Any]) -> SelectedVpa:

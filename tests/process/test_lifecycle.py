@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from component import Process
 from process_harness import AGENTS, World, repeated, world
 from workloads import deploy

@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from webhook_simulation import HOUR, QUOTAS, Sizes, WebhookSimulation, webhook_simulation
+from workloads import NAMESPACE, refusing_webhook
 
 from common.flags import read_flags
 from common.kube.endpoints import MUTATING_WEBHOOKS
@@ -20,8 +22,6 @@ from sandbox.virtual_time import VirtualClock
 from updater.settings import UpdaterSettings
 from updater.snapshot.live_pod import MANAGER
 from updater.snapshot.workload_size import GroupSize, group_size
-from webhook_town import HOUR, QUOTAS, Sizes, Town, town
-from workloads import NAMESPACE, refusing_webhook
 
 FLAGS: tuple[str, ...] = ()  # the defaults; with --eviction-outcome-check=false all of it fails
 DAY, MINUTE = 24 * HOUR, timedelta(minutes=1)
@@ -38,7 +38,7 @@ SIZES: Sizes = {
 
 
 def in_town(
-    test: Callable[[Town], Awaitable[None]],
+    test: Callable[[WebhookSimulation], Awaitable[None]],
     folder: Path,
     *,
     sizes: Sizes = SIZES,
@@ -47,7 +47,9 @@ def in_town(
     settings = read_flags(UpdaterSettings, FLAGS, program=MANAGER, environ={})
 
     async def main(clock: VirtualClock) -> None:
-        async with town(clock, folder, settings, sizes=sizes, patches=patches) as opened:
+        async with webhook_simulation(
+            clock, folder, settings, sizes=sizes, patches=patches
+        ) as opened:
             await test(opened)
 
     virtual_time.run(main)
@@ -63,25 +65,32 @@ def three_and_one_an_hour(times: list[datetime]) -> bool:
 def test_three_evictions_of_each_vpa_and_one_an_hour_until_the_webhook_patches(
     tmp_path: Path,
 ) -> None:
-    async def test(town: Town) -> None:
-        await town.live(HOUR)
-        told = await town.told("EvictionsSuspended")
+    async def test(webhook_simulation: WebhookSimulation) -> None:
+        await webhook_simulation.live(HOUR)
+        told = await webhook_simulation.told("EvictionsSuspended")
         assert set(told) == set(SIZES)
         assert all("[actuation_suspended] (VPA " in text for text in told.values())
         assert all("was not patched" in text for text in told.values())
-        await town.live(DAY - HOUR)
+        await webhook_simulation.live(DAY - HOUR)
         for name in SIZES:
-            assert three_and_one_an_hour(town.sent[name]), (name, town.sent[name])
-            assert MOST_AT_FIRST + 20 <= len(town.sent[name]) <= MOST_AT_FIRST + 24
-        assert set((await town.right()).values()) == {0}
-        assert town.suspended() == set(SIZES)
-        assert town.outcome("unpatched") == sum(map(len, town.sent.values()))
+            assert three_and_one_an_hour(webhook_simulation.sent[name]), (
+                name,
+                webhook_simulation.sent[name],
+            )
+            assert MOST_AT_FIRST + 20 <= len(webhook_simulation.sent[name]) <= MOST_AT_FIRST + 24
+        assert set((await webhook_simulation.right()).values()) == {0}
+        assert webhook_simulation.suspended() == set(SIZES)
+        assert webhook_simulation.outcome("unpatched") == sum(
+            map(len, webhook_simulation.sent.values())
+        )
 
-        town.webhook.patches = True
-        await town.live(HOUR + 15)  # to the next probe, and on
-        assert await town.right() == {name: replicas for name, (_, replicas) in SIZES.items()}
-        assert town.suspended() == set()
-        resumed = await town.told("EvictionsResumed")
+        webhook_simulation.webhook.patches = True
+        await webhook_simulation.live(HOUR + 15)  # to the next probe, and on
+        assert await webhook_simulation.right() == {
+            name: replicas for name, (_, replicas) in SIZES.items()
+        }
+        assert webhook_simulation.suspended() == set()
+        resumed = await webhook_simulation.told("EvictionsResumed")
         assert set(resumed) == set(SIZES)
         assert all(text.endswith(f"(VPA {name})") for name, text in resumed.items())
 
@@ -89,14 +98,16 @@ def test_three_evictions_of_each_vpa_and_one_an_hour_until_the_webhook_patches(
 
 
 def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
-    async def test(town: Town) -> None:
-        (three,) = town.caches.controllers.replica_sets.snapshot.in_namespace(NAMESPACE)
-        await town.deploy("all", "DaemonSet", 0)
-        await town.deploy("batch", "Job", 2)
+    async def test(webhook_simulation: WebhookSimulation) -> None:
+        (three,) = webhook_simulation.caches.controllers.replica_sets.snapshot.in_namespace(
+            NAMESPACE
+        )
+        await webhook_simulation.deploy("all", "DaemonSet", 0)
+        await webhook_simulation.deploy("batch", "Job", 2)
         await asyncio.sleep(60)
         found = {
             (kind, name): group_size(
-                Controller(NAMESPACE, kind, name, "apps/v1"), town.caches.controllers
+                Controller(NAMESPACE, kind, name, "apps/v1"), webhook_simulation.caches.controllers
             )
             for kind, name in (
                 ("ReplicaSet", three.metadata.name),
@@ -123,54 +134,68 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
 def test_restarts_let_no_more_go(tmp_path: Path) -> None:
     """Of a group of one or two too few pods are left to tell what came of three evictions."""
 
-    async def test(town: Town) -> None:
-        await town.live(8 * HOUR, restarts=RESTARTS)
+    async def test(webhook_simulation: WebhookSimulation) -> None:
+        await webhook_simulation.live(8 * HOUR, restarts=RESTARTS)
         for name in SIZES:
-            assert three_and_one_an_hour(town.sent[name]), (name, town.sent[name])
-            assert len(town.sent[name]) > MOST_AT_FIRST
-        assert town.suspended() == set(SIZES)
+            assert three_and_one_an_hour(webhook_simulation.sent[name]), (
+                name,
+                webhook_simulation.sent[name],
+            )
+            assert len(webhook_simulation.sent[name]) > MOST_AT_FIRST
+        assert webhook_simulation.suspended() == set(SIZES)
 
-        town.webhook.patches = True
-        await town.live(HOUR + 15)
-        assert await town.right() == {name: replicas for name, (_, replicas) in SIZES.items()}
-        assert town.suspended() == set()
+        webhook_simulation.webhook.patches = True
+        await webhook_simulation.live(HOUR + 15)
+        assert await webhook_simulation.right() == {
+            name: replicas for name, (_, replicas) in SIZES.items()
+        }
+        assert webhook_simulation.suspended() == set()
 
     in_town(test, tmp_path)
 
 
 @pytest.mark.timeout(300)
 def test_an_updater_that_crashes_every_other_minute_evicts_no_more_either(tmp_path: Path) -> None:
-    async def test(town: Town) -> None:
-        await town.live(5 * HOUR, restarts=range(0, 5 * HOUR, 2))
+    async def test(webhook_simulation: WebhookSimulation) -> None:
+        await webhook_simulation.live(5 * HOUR, restarts=range(0, 5 * HOUR, 2))
         for name, (_, replicas) in SIZES.items():
-            assert three_and_one_an_hour(town.sent[name]), (name, town.sent[name])
-            assert town.sent[name], name
-            assert replicas >= MOST_AT_FIRST or len(town.sent[name]) > MOST_AT_FIRST, name
+            assert three_and_one_an_hour(webhook_simulation.sent[name]), (
+                name,
+                webhook_simulation.sent[name],
+            )
+            assert webhook_simulation.sent[name], name
+            assert (
+                replicas >= MOST_AT_FIRST or len(webhook_simulation.sent[name]) > MOST_AT_FIRST
+            ), name
 
     in_town(test, tmp_path)
 
 
 @pytest.mark.timeout(300)
 def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
-    async def test(town: Town) -> None:
+    async def test(webhook_simulation: WebhookSimulation) -> None:
         body = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
-        await town.admin.create(QUOTAS, body, namespace=NAMESPACE)
+        await webhook_simulation.admin.create(QUOTAS, body, namespace=NAMESPACE)
         await asyncio.sleep(10)
-        await town.live(HOUR)
-        for name, (_, replicas) in town.sizes.items():
-            gone = len(town.sent[name])
+        await webhook_simulation.live(HOUR)
+        for name, (_, replicas) in webhook_simulation.sizes.items():
+            gone = len(webhook_simulation.sent[name])
             assert gone <= MOST_AT_FIRST
-            assert len((await town.pods())[name]) == replicas - gone
-            assert (name in town.suspended()) is (gone == MOST_AT_FIRST)
-        assert {"nine", "batch"} <= town.suspended()
-        assert len(town.sent["one"]) == 1  # there is no pod of that VPA any more
-        assert town.outcome("not_created") == sum(map(len, town.sent.values()))
-        assert "a quota" in (await town.told("EvictionsSuspended"))["nine"]
+            assert len((await webhook_simulation.pods())[name]) == replicas - gone
+            assert (name in webhook_simulation.suspended()) is (gone == MOST_AT_FIRST)
+        assert {"nine", "batch"} <= webhook_simulation.suspended()
+        assert len(webhook_simulation.sent["one"]) == 1  # there is no pod of that VPA any more
+        assert webhook_simulation.outcome("not_created") == sum(
+            map(len, webhook_simulation.sent.values())
+        )
+        assert "a quota" in (await webhook_simulation.told("EvictionsSuspended"))["nine"]
 
-        await town.admin.delete(QUOTAS, "full", namespace=NAMESPACE)
-        await town.live(2 * HOUR)
-        assert await town.right() == {name: size for name, (_, size) in town.sizes.items()}
-        assert town.suspended() == set()
+        await webhook_simulation.admin.delete(QUOTAS, "full", namespace=NAMESPACE)
+        await webhook_simulation.live(2 * HOUR)
+        assert await webhook_simulation.right() == {
+            name: size for name, (_, size) in webhook_simulation.sizes.items()
+        }
+        assert webhook_simulation.suspended() == set()
 
     in_town(test, tmp_path, patches=True, sizes={**SIZES, "batch": ("Job", 4)})
 
@@ -179,18 +204,18 @@ def test_pods_that_a_quota_keeps_from_coming_are_missed(tmp_path: Path) -> None:
 def test_no_more_than_three_are_lost_after_replacements_were_right_either(tmp_path: Path) -> None:
     """A third party's webhook refuses all new pods once the first three came up right."""
 
-    async def test(town: Town) -> None:
-        await town.live(1)
-        assert await town.right() == {"ten": 3}
-        await town.admin.create(MUTATING_WEBHOOKS.as_dicts(), refusing_webhook())
-        await town.live(3 * HOUR)
-        assert len((await town.pods())["ten"]) == 10 - MOST_AT_FIRST
-        assert len(town.sent["ten"]) == 2 * MOST_AT_FIRST, "nor is a probe sent"
-        assert town.suspended() == {"ten"}
+    async def test(webhook_simulation: WebhookSimulation) -> None:
+        await webhook_simulation.live(1)
+        assert await webhook_simulation.right() == {"ten": 3}
+        await webhook_simulation.admin.create(MUTATING_WEBHOOKS.as_dicts(), refusing_webhook())
+        await webhook_simulation.live(3 * HOUR)
+        assert len((await webhook_simulation.pods())["ten"]) == 10 - MOST_AT_FIRST
+        assert len(webhook_simulation.sent["ten"]) == 2 * MOST_AT_FIRST, "nor is a probe sent"
+        assert webhook_simulation.suspended() == {"ten"}
 
-        await town.admin.delete(MUTATING_WEBHOOKS, "refuses")
-        await town.live(HOUR)
-        assert await town.right() == {"ten": 10}
-        assert town.suspended() == set()
+        await webhook_simulation.admin.delete(MUTATING_WEBHOOKS, "refuses")
+        await webhook_simulation.live(HOUR)
+        assert await webhook_simulation.right() == {"ten": 10}
+        assert webhook_simulation.suspended() == set()
 
     in_town(test, tmp_path, sizes={"ten": ("Deployment", 10)}, patches=True)

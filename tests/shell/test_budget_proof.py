@@ -6,13 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import cluster_faults
 import pytest
-
-import mishaps
 from disruption_judge import Judge
+from faulty_cluster import INTERVAL, LAG, Workload, faulty_cluster
+
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from stormy_cluster import INTERVAL, LAG, Workload, storm
 from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.resize.resize_state import Timeouts
@@ -66,26 +66,26 @@ WORKLOADS = [
     Workload(name="agent", kind="DaemonSet", mode="InPlaceOrRecreate", restarts=True),
 ]
 MISHAPS = (
-    mishaps.trouble_for_the_updater,
-    mishaps.trouble_for_the_updater,
-    mishaps.trouble_for_its_watches,
-    mishaps.updater_dies,
-    mishaps.updater_is_away_for_a_while,
-    mishaps.api_server_restarts,
-    mishaps.history_is_forgotten,
-    mishaps.kubelet_trouble,
-    mishaps.memory_runs_out,
-    mishaps.node_shrinks_or_grows,
-    mishaps.kubelet_dies_for_a_while,
-    mishaps.pod_is_deleted,
-    mishaps.pod_changes_owner,
-    mishaps.vpa_goes_and_comes,
-    mishaps.scaled,
-    *(mishaps.rolled_out,) * 2,
-    *(mishaps.rollout_is_stuck_for_a_while,) * 2,
-    mishaps.quota_is_tight_for_a_while,
-    mishaps.policy_refuses_pods_for_a_while,
-    *(mishaps.out_of_range_for_a_while,) * 6,
+    cluster_faults.trouble_for_the_updater,
+    cluster_faults.trouble_for_the_updater,
+    cluster_faults.trouble_for_its_watches,
+    cluster_faults.updater_dies,
+    cluster_faults.updater_is_away_for_a_while,
+    cluster_faults.api_server_restarts,
+    cluster_faults.history_is_forgotten,
+    cluster_faults.kubelet_trouble,
+    cluster_faults.memory_runs_out,
+    cluster_faults.node_shrinks_or_grows,
+    cluster_faults.kubelet_dies_for_a_while,
+    cluster_faults.pod_is_deleted,
+    cluster_faults.pod_changes_owner,
+    cluster_faults.vpa_goes_and_comes,
+    cluster_faults.scaled,
+    *(cluster_faults.rolled_out,) * 2,
+    *(cluster_faults.rollout_is_stuck_for_a_while,) * 2,
+    cluster_faults.quota_is_tight_for_a_while,
+    cluster_faults.policy_refuses_pods_for_a_while,
+    *(cluster_faults.out_of_range_for_a_while,) * 6,
 )
 
 
@@ -119,9 +119,9 @@ async def prove(clock: VirtualClock, part: Part, folder: Path) -> None:
         timeouts=Timeouts(in_progress=timedelta(minutes=5)),
         checks_outcomes=part.checked,
     )
-    mishaps_now = (*MISHAPS, *(mishaps.webhook_patches_nothing_for_a_while,) * part.checked)
+    mishaps_now = (*MISHAPS, *(cluster_faults.webhook_patches_nothing_for_a_while,) * part.checked)
     where = folder if part.checked else None
-    async with storm(WORKLOADS, rules, clock, seed=SEED, folder=where) as raging:
+    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED, folder=where) as raging:
         await raging.last(cycles, mishaps_now, pause=INTERVAL / 2)
         done = [call for call in raging.log.calls if call.done_at is not None]
         evicted = sum(call.kind == "eviction" for call in done)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_simulation import kill_by_memory
+from recommender_simulation import MEBI, RecommenderSimulation, Replica, UsageOf, running_simulation
 
-from chaotic_town import kill_by_memory
 from common.runtime.clock import Clock
-from rolling_town import MEBI, Replica, Town, UsageOf, running_town
 from sandbox import virtual_time
 from sandbox.kubelet.usage import Usage
 from sandbox.virtual_time import EPOCH, VirtualClock
@@ -31,7 +31,7 @@ JUMP, KILL, RIGHT, BUSY, SECOND_KILL, END = (
 )
 HOURS = timedelta(hours=3)
 WORKLOADS = ("busy", "killed-meanwhile", "killed-later")
-Jump = Callable[[Town, Replica, timedelta], None]
+Jump = Callable[[RecommenderSimulation, Replica, timedelta], None]
 
 
 def busy_at_last(clock: Clock) -> UsageOf:
@@ -60,36 +60,38 @@ async def until(seconds: float) -> None:
 def lived_through(jump: Jump, by: timedelta) -> Ended:
     async def main(clock: VirtualClock) -> Ended:
         with tempfile.TemporaryDirectory() as folder:
-            async with running_town(clock, Path(folder), usage=busy_at_last(clock)) as town:
+            async with running_simulation(
+                clock, Path(folder), usage=busy_at_last(clock)
+            ) as simulation:
                 for name in WORKLOADS:
-                    await town.deploy(name)
-                replica = town.replica()
+                    await simulation.deploy(name)
+                replica = simulation.replica()
                 replica.start()
                 await until(JUMP)
-                jump(town, replica, by)
+                jump(simulation, replica, by)
                 await until(KILL)
-                kill_by_memory(town, WORKLOADS[1])
+                kill_by_memory(simulation, WORKLOADS[1])
                 await until(RIGHT)
-                jump(town, replica, -by)
+                jump(simulation, replica, -by)
                 await until(SECOND_KILL)
-                kill_by_memory(town, WORKLOADS[2])
+                kill_by_memory(simulation, WORKLOADS[2])
                 await until(END)
                 names = ("oom_seen_total", "oom_recorded_total", "ooms_postponed")
                 assert 0 <= await replica.sample("usage_age_seconds") < MINUTE
                 kills = tuple([await replica.sample(name) for name in names])
-                return Ended(targets=await town.targets(), kills=kills)
+                return Ended(targets=await simulation.targets(), kills=kills)
 
     return virtual_time.run(main)
 
 
-def ours(_town: Town, replica: Replica, by: timedelta) -> None:
+def ours(_town: RecommenderSimulation, replica: Replica, by: timedelta) -> None:
     """Move the clock of the recommender alone."""
     replica.clock.jump(by)
 
 
-def everybodys(town: Town, _replica: Replica, by: timedelta) -> None:
+def everybodys(simulation: RecommenderSimulation, _replica: Replica, by: timedelta) -> None:
     """Move the clock of the recommender and of the cluster, with which usage is stamped."""
-    town.clock.jump(by)
+    simulation.clock.jump(by)
 
 
 @functools.cache

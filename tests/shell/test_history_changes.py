@@ -3,17 +3,18 @@
 import json
 from datetime import datetime
 
-from chaotic_town import kill_by_memory
-from common.kube.endpoints import VPAS
-from restarted_town import ALL, CHECKPOINT, HOUR, MINUTE, Restart, Stage, play
+from fault_simulation import kill_by_memory
+from restart_simulation import ALL, CHECKPOINT, HOUR, MINUTE, Restart, Stage, play
 from workloads import NAMESPACE, autoscaler
+
+from common.kube.endpoints import VPAS
 
 
 async def two_workloads(stage: Stage) -> None:
     stage.uses("large", cpu=2000, memory=4000)
     stage.uses("small", cpu=100, memory=600)
-    await stage.town.deploy("large")
-    await stage.town.deploy("small")
+    await stage.simulation.deploy("large")
+    await stage.simulation.deploy("small")
     await stage.start()
     await stage.pass_by(40 * MINUTE)
     assert await stage.cpu("large") != await stage.cpu("small")
@@ -28,7 +29,7 @@ def test_x123_a_vpa_that_is_moved_to_another_workload_recommends_what_that_one_n
         await stage.retarget("large", "small")
         await stage.pass_by(2 * MINUTE)
         for _ in range(3):
-            assert await stage.town.target("large") == await stage.town.target("small")
+            assert await stage.simulation.target("large") == await stage.simulation.target("small")
             await stage.restart()
             await stage.pass_by(6 * MINUTE)
         assert stage.stored("large-app")["metadata"]["annotations"]["vpa-recommender/target"] == (
@@ -45,14 +46,16 @@ def test_x123_a_vpa_that_is_made_anew_for_another_workload_inherits_nothing(
     async def story(stage: Stage) -> None:
         await two_workloads(stage)
         await stage.pass_by(3 * MINUTE)  # checkpoints were just collected
-        await stage.town.admin.delete(VPAS, "large", namespace=NAMESPACE)
+        await stage.simulation.admin.delete(VPAS, "large", namespace=NAMESPACE)
         await stage.pass_by(2 * MINUTE)
-        await stage.town.admin.create(VPAS.as_dicts(), autoscaler("large"), namespace=NAMESPACE)
+        await stage.simulation.admin.create(
+            VPAS.as_dicts(), autoscaler("large"), namespace=NAMESPACE
+        )
         await stage.retarget("large", "small")
         for _ in range(3):
             await stage.restart()
             await stage.pass_by(6 * MINUTE)
-            assert await stage.town.target("large") == await stage.town.target("small")
+            assert await stage.simulation.target("large") == await stage.simulation.target("small")
 
     play(story, restarts)
 
@@ -63,17 +66,17 @@ def test_q3_a_workload_that_is_made_anew_with_other_labels_keeps_its_history(
 ) -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=2000)
-        await stage.town.deploy("web")
+        await stage.simulation.deploy("web")
         await stage.start()
         await stage.pass_by(90 * MINUTE)
-        before = await stage.town.target("web")
-        stage.town.undeploy("web")
+        before = await stage.simulation.target("web")
+        stage.simulation.undeploy("web")
         await stage.pass_by(2 * MINUTE)
         stage.uses("web", cpu=100)
-        stage.town.deploy_alone("web", app="web-v2")
+        stage.simulation.deploy_alone("web", app="web-v2")
         for _ in range(3):
             await stage.pass_by(6 * MINUTE)
-            assert await stage.town.target("web") == before
+            assert await stage.simulation.target("web") == before
             await stage.restart()
 
     play(story, restarts)
@@ -85,16 +88,16 @@ def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew_within_a_minut
 ) -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=2000)
-        await stage.town.deploy("web")
+        await stage.simulation.deploy("web")
         await stage.start()
         await stage.pass_by(90 * MINUTE)
         stage.uses("web", cpu=100)
-        before = await stage.town.target("web", "sidecar")
-        stage.town.delete_custom(CHECKPOINT, "web-app")
+        before = await stage.simulation.target("web", "sidecar")
+        stage.simulation.delete_custom(CHECKPOINT, "web-app")
         await stage.pass_by(61)
         for _ in range(3):
             assert await stage.cpu("web") == "126m"
-            assert await stage.town.target("web", "sidecar") == before, "its history stays"
+            assert await stage.simulation.target("web", "sidecar") == before, "its history stays"
             await stage.restart()
             await stage.pass_by(2 * MINUTE)
         assert stage.stored("web-app")["status"]["totalSamplesCount"] < 60
@@ -105,10 +108,10 @@ def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew_within_a_minut
 def test_x124_the_first_samples_of_a_vpa_without_pods_are_stored_in_the_next_cycle() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=100)
-        await stage.town.admin.create(VPAS.as_dicts(), autoscaler("web"), namespace=NAMESPACE)
+        await stage.simulation.admin.create(VPAS.as_dicts(), autoscaler("web"), namespace=NAMESPACE)
         await stage.start()
         await stage.pass_by(HOUR + 90)
-        stage.town.deploy_alone("web")
+        stage.simulation.deploy_alone("web")
         await stage.pass_by(2 * MINUTE)
         assert stage.stored("web-app")["status"]["totalSamplesCount"] >= 1
 
@@ -118,11 +121,11 @@ def test_x124_the_first_samples_of_a_vpa_without_pods_are_stored_in_the_next_cyc
 def test_x124_an_oom_kill_is_stored_in_the_cycle_that_learns_of_it() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("oomer", cpu=100, memory=600)
-        await stage.town.deploy("oomer")
+        await stage.simulation.deploy("oomer")
         await stage.start()
         await stage.pass_by(9 * HOUR + 30)
         before = await stage.memory("oomer")
-        kill_by_memory(stage.town)
+        kill_by_memory(stage.simulation)
         await stage.pass_by(61)
         after = await stage.memory("oomer")
         assert int(after) > int(before)
@@ -140,7 +143,7 @@ def test_x124_an_oom_kill_is_stored_in_the_cycle_that_learns_of_it() -> None:
 def test_x124_what_changed_is_stored_before_the_process_ends() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=100)
-        await stage.town.deploy("web")
+        await stage.simulation.deploy("web")
         await stage.start()
         await stage.pass_by(9 * HOUR + 30)  # from 500 minutes on, checkpoints lag by five
         for _ in range(5):
@@ -149,7 +152,7 @@ def test_x124_what_changed_is_stored_before_the_process_ends() -> None:
             await stage.life.stop()
             assert stage.stored("web-app")["status"]["totalSamplesCount"] >= 2 * 60 * 9
             newest = stage.stored("web-app")["status"]["lastSampleStart"]
-            age = stage.town.clock.now().timestamp() - _time(newest)
+            age = stage.simulation.clock.now().timestamp() - _time(newest)
             assert age < 2 * MINUTE
             await stage.start()
 

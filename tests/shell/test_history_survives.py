@@ -1,4 +1,4 @@
-"""A hundred mishaps in two days: the targets afterwards are those of an undisturbed run.
+"""A hundred faults in two days: the targets afterwards are those of an undisturbed run.
 
 ``PROOF_SEEDS=1,2,3 make proofs`` draws others; a failure prints what happened.
 """
@@ -14,61 +14,61 @@ from random import Random
 from typing import Any
 
 import pytest
-
-from chaotic_town import (
+from fault_simulation import (
     CALM,
     END,
     HOUR,
     INTERVAL,
     KILL,
-    Chaos,
+    FaultSimulation,
     MetricsWithGaps,
+    deploy_workloads,
     kill_by_memory,
-    open_shops,
     usage_at,
 )
-from rolling_town import running_town
+from recommender_simulation import running_simulation
+
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 
 SEEDS = [int(seed) for seed in os.environ.get("PROOF_SEEDS", "1").split(",")]
 MISHAPS = 100
 
-Story = Callable[[Chaos], Coroutine[Any, Any, None]]
+Story = Callable[[FaultSimulation], Coroutine[Any, Any, None]]
 Targets = dict[tuple[str, str], Any]
 
 
-def live(story: Story, seed: int = 0) -> tuple[Targets, Targets, Chaos]:
+def live(story: Story, seed: int = 0) -> tuple[Targets, Targets, FaultSimulation]:
     """Two days; the targets at their end, once more after a last restart, and what happened."""
 
-    async def main(clock: VirtualClock) -> tuple[Targets, Targets, Chaos]:
+    async def main(clock: VirtualClock) -> tuple[Targets, Targets, FaultSimulation]:
         with tempfile.TemporaryDirectory() as folder:
             usage = usage_at(lambda: clock)
-            async with running_town(
+            async with running_simulation(
                 clock, Path(folder), usage=usage, serving_usage=MetricsWithGaps
-            ) as town:
-                await open_shops(town)
-                chaos = Chaos(town, Random(seed))
-                chaos.start()
+            ) as simulation:
+                await deploy_workloads(simulation)
+                faults = FaultSimulation(simulation, Random(seed))
+                faults.start()
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(story(chaos))
+                    group.create_task(story(faults))
                     await asyncio.sleep(KILL * HOUR)
-                    kill_by_memory(town)
-                assert chaos.hours < CALM, "not all of it found the time"
-                await asyncio.sleep((END - chaos.hours) * HOUR)
-                found = await town.targets()
-                await chaos.replace(1.0)
+                    kill_by_memory(simulation)
+                assert faults.hours < CALM, "not all of it found the time"
+                await asyncio.sleep((END - faults.hours) * HOUR)
+                found = await simulation.targets()
+                await faults.replace(1.0)
                 await asyncio.sleep(2 * INTERVAL)
-                again = await town.targets()
-                await chaos.end()
-                return found, again, chaos
+                again = await simulation.targets()
+                await faults.end()
+                return found, again, faults
 
     return virtual_time.run(main)
 
 
-async def nothing_happens(chaos: Chaos) -> None:
+async def nothing_happens(faults: FaultSimulation) -> None:
     """For comparison."""
-    await asyncio.sleep((CALM - 1 - chaos.hours) * HOUR)
+    await asyncio.sleep((CALM - 1 - faults.hours) * HOUR)
 
 
 # The second day's peak and its OOM kill are what memory is about.
@@ -89,9 +89,9 @@ def undisturbed() -> Targets:
 def test_a_hundred_mishaps_move_no_target(seed: int) -> None:
     began = time.perf_counter()
     want = undisturbed()
-    found, again, chaos = live(lambda chaos: chaos.rage(MISHAPS), seed)
-    print(*chaos.told, sep="\n")  # noqa: T201 - for whom it failed
+    found, again, faults = live(lambda faults: faults.rage(MISHAPS), seed)
+    print(*faults.told, sep="\n")  # noqa: T201 - for whom it failed
     print(f"{time.perf_counter() - began:.0f} s")  # noqa: T201 - a figure for who asks with -s
-    assert not chaos.lost
+    assert not faults.lost
     assert found == want
     assert again == want

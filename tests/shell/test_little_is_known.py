@@ -1,18 +1,18 @@
 """X125: no recommendation comes out of nothing, and none is replaced by less."""
 
-from restarted_town import ALL, MINUTE, Restart, Stage, play
+from restart_simulation import ALL, MINUTE, Restart, Stage, play
 
 
 @ALL
 def test_containers_without_samples_get_no_recommendation(restarts: Restart) -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=200)
-        await stage.town.deploy("web")
+        await stage.simulation.deploy("web")
         show = stage.hide("web")
         await stage.start()
         for _ in range(3):
             await stage.pass_by(2 * MINUTE)
-            assert await stage.town.target("web") == {}
+            assert await stage.simulation.target("web") == {}
             told = await stage.conditions("web")
             assert told["NoSamples"].startswith("app, sidecar: no usage is known.")
             assert "StaleRecommendation" not in told
@@ -28,11 +28,11 @@ def test_containers_without_samples_get_no_recommendation(restarts: Restart) -> 
 def test_the_flag_recommends_the_minimum_without_samples_as_the_reference_does() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=200)
-        await stage.town.deploy("web")
+        await stage.simulation.deploy("web")
         stage.hide("web")
         await stage.start()
         await stage.pass_by(2 * MINUTE)
-        assert await stage.town.target("web") == {"cpu": "12m", "memory": "125Mi"}
+        assert await stage.simulation.target("web") == {"cpu": "12m", "memory": "125Mi"}
         assert (await stage.conditions("web")).keys() == {"RecommendationProvided", "LowConfidence"}
 
     play(story, publish_without_samples=True)
@@ -41,14 +41,14 @@ def test_the_flag_recommends_the_minimum_without_samples_as_the_reference_does()
 def test_jobs_that_end_before_they_are_measured_get_no_recommendation() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("job", cpu=200)
-        await stage.town.deploy("job")
+        await stage.simulation.deploy("job")
         stage.hide("job")
         await stage.start()
         for _ in range(60):
-            stage.town.roll_out("job")
+            stage.simulation.roll_out("job")
             stage.hide("job")
             await stage.pass_by(MINUTE)
-            assert await stage.town.target("job") == {}
+            assert await stage.simulation.target("job") == {}
         assert (await stage.conditions("job"))["NoSamples"].startswith("app, sidecar:")
 
     play(story)

@@ -2,7 +2,7 @@
 
 Random streams of pods, samples, OOM kills, evictions, changes of labels and of VPAs, garbage
 collection and restarts go through the process' own parts and, one by one, through
-``plain_model``. ``MODEL_STREAMS=500 make proofs`` runs more of them; ``PROOF_SEED`` others.
+``reference_model``. ``MODEL_STREAMS=500 make proofs`` runs more of them; ``PROOF_SEED`` others.
 """
 
 import math
@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
+from model_stream import Stream
+from reference_histogram import EPSILON, ZERO, Histogram
+from reference_model import Aggregate
 
 from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
-from model_stream import Stream
-from plain_histogram import EPSILON, ZERO, Histogram
-from plain_model import Aggregate
 from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import moment

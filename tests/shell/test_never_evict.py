@@ -5,15 +5,23 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 
+import cluster_faults
 import pytest
-
-import mishaps
-from common.features import FeatureGates
 from disruption_judge import Judge
 from disruption_log import PodState
+from faulty_cluster import (
+    CPU,
+    INTERVAL,
+    KUBELET_FAULT,
+    LAG,
+    FaultyCluster,
+    Workload,
+    faulty_cluster,
+)
+
+from common.features import FeatureGates
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from stormy_cluster import CPU, INTERVAL, KUBELET_FAULT, LAG, Storm, Workload, storm
 from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
 
@@ -35,25 +43,25 @@ WORKLOADS = [
     for number in range(40)
 ]
 MISHAPS = (
-    mishaps.trouble_for_the_updater,
-    mishaps.trouble_for_the_updater,
-    mishaps.trouble_for_its_watches,
-    mishaps.updater_dies,
-    mishaps.api_server_restarts,
-    mishaps.history_is_forgotten,
-    *(mishaps.kubelet_trouble,) * 4,
-    mishaps.memory_runs_out,
-    mishaps.node_shrinks_or_grows,
-    mishaps.kubelet_dies_for_a_while,
-    mishaps.pod_is_deleted,
-    mishaps.pod_changes_owner,
-    mishaps.vpa_goes_and_comes,
-    mishaps.rolled_out,
-    mishaps.rollout_is_stuck_for_a_while,
-    mishaps.quota_is_tight_for_a_while,
-    mishaps.policy_refuses_pods_for_a_while,
-    mishaps.policy_refuses_resizes_for_a_while,
-    *(mishaps.new_recommendation,) * 6,
+    cluster_faults.trouble_for_the_updater,
+    cluster_faults.trouble_for_the_updater,
+    cluster_faults.trouble_for_its_watches,
+    cluster_faults.updater_dies,
+    cluster_faults.api_server_restarts,
+    cluster_faults.history_is_forgotten,
+    *(cluster_faults.kubelet_trouble,) * 4,
+    cluster_faults.memory_runs_out,
+    cluster_faults.node_shrinks_or_grows,
+    cluster_faults.kubelet_dies_for_a_while,
+    cluster_faults.pod_is_deleted,
+    cluster_faults.pod_changes_owner,
+    cluster_faults.vpa_goes_and_comes,
+    cluster_faults.rolled_out,
+    cluster_faults.rollout_is_stuck_for_a_while,
+    cluster_faults.quota_is_tight_for_a_while,
+    cluster_faults.policy_refuses_pods_for_a_while,
+    cluster_faults.policy_refuses_resizes_for_a_while,
+    *(cluster_faults.new_recommendation,) * 6,
 )
 
 
@@ -80,7 +88,7 @@ async def prove(clock: VirtualClock, part: Part) -> None:
         features=FeatureGates(in_place=True),
         disruption=DisruptionPolicy(),
     )
-    async with storm(WORKLOADS, rules, clock, seed=SEED) as raging:
+    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED) as raging:
         await raging.last(cycles, MISHAPS, pause=INTERVAL / 2)
         await raging.calm()
         targets = await last_words(raging)
@@ -104,7 +112,7 @@ async def prove(clock: VirtualClock, part: Part) -> None:
         converged(raging, targets)
 
 
-async def last_words(raging: Storm) -> dict[str, int]:
+async def last_words(raging: FaultyCluster) -> dict[str, int]:
     """The last targets in millicores, by workload: less than ever, or more than a node has.
 
     Whoever restarts for a resize has no trouble any more: a pod that is stuck in between takes up
@@ -121,7 +129,7 @@ async def last_words(raging: Storm) -> dict[str, int]:
     return targets
 
 
-def converged(raging: Storm, targets: dict[str, int]) -> None:
+def converged(raging: FaultyCluster, targets: dict[str, int]) -> None:
     """Every pod that can has what is recommended for it."""
     waiting, late = [], []
     for state in raging.log.pods:

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, Endpoint
 from updater.preview import PassPreview
-from updater_shop import Shop, in_shop
 
 STAYS = {"metadata": {"finalizers": ["example.com/stays"]}}
 NODE = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "1", "controller": True}
 IN_TURN = "evict outside_range"
 NOT_LOOKED_AT = ""
 
-Deed = Callable[[Shop, str], Awaitable[None]]
+Deed = Callable[[UpdaterSandbox, str], Awaitable[None]]
 
 
 async def patch(
-    shop: Shop, endpoint: Endpoint[Any], name: str, what: Any, *, subresource: str = ""
+    shop: UpdaterSandbox, endpoint: Endpoint[Any], name: str, what: Any, *, subresource: str = ""
 ) -> None:
     await shop.admin.patch(
         endpoint.as_dicts(),
@@ -36,17 +36,17 @@ async def patch(
     )
 
 
-async def nothing(shop: Shop, name: str) -> None:
+async def nothing(shop: UpdaterSandbox, name: str) -> None:
     pass
 
 
-async def is_deleted_and_stays(shop: Shop, name: str) -> None:
+async def is_deleted_and_stays(shop: UpdaterSandbox, name: str) -> None:
     await patch(shop, PODS, name, STAYS)
     await shop.admin.delete(PODS, name, namespace="shop", grace_period_seconds=0)
 
 
 def is_in_phase(phase: str) -> Deed:
-    async def deed(shop: Shop, name: str) -> None:
+    async def deed(shop: UpdaterSandbox, name: str) -> None:
         for node in shop.cluster.kubelets.nodes:  # or they would put it right
             shop.cluster.kubelets.freeze(node)
         await patch(shop, PODS, name, {"status": {"phase": phase}}, subresource="status")
@@ -55,23 +55,23 @@ def is_in_phase(phase: str) -> Deed:
 
 
 def is_owned_by(*owners: dict[str, Any]) -> Deed:
-    async def deed(shop: Shop, name: str) -> None:
+    async def deed(shop: UpdaterSandbox, name: str) -> None:
         await patch(shop, PODS, name, {"metadata": {"ownerReferences": list(owners)}})
 
     return deed
 
 
-async def its_controller_is_being_deleted(shop: Shop, name: str) -> None:
+async def its_controller_is_being_deleted(shop: UpdaterSandbox, name: str) -> None:
     replica_set = name.rpartition("-")[0]
     await patch(shop, REPLICA_SETS, replica_set, STAYS)
     await shop.admin.delete(REPLICA_SETS, replica_set, namespace="shop")
 
 
-async def its_deployment_is_paused(shop: Shop, name: str) -> None:
+async def its_deployment_is_paused(shop: UpdaterSandbox, name: str) -> None:
     await patch(shop, DEPLOYMENTS, "web", {"spec": {"paused": True}})
 
 
-async def its_deployment_is_for_none(shop: Shop, name: str) -> None:
+async def its_deployment_is_for_none(shop: UpdaterSandbox, name: str) -> None:
     """The ReplicaSet alone is asked for none, and its pods have yet to go."""
     await patch(shop, PODS, name, STAYS)
     await patch(shop, DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
@@ -105,7 +105,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_how_a_pod_ends(case: Case) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate", minReplicas=1)
         await shop.recommend("100m")
@@ -120,4 +120,4 @@ def test_how_a_pod_ends(case: Case) -> None:
         decision = plan.decisions.get(pods[name].metadata.uid)
         assert ("" if decision is None else f"{decision.action} {decision.reason}") == case.want
 
-    in_shop(test)
+    in_updater_sandbox(test)

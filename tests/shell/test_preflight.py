@@ -3,19 +3,19 @@
 from typing import Any
 
 import pytest
+from synced_caches import following
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import RESOURCE_QUOTAS, STATEFUL_SETS, VPAS
-from following import following
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from updater.snapshot.caches import Caches
-from updater_shop import Shop, in_shop
 
 QUOTAS = RESOURCE_QUOTAS.as_dicts()
 BLOCKED = "InPlaceResizeBlocked"
 
 
-async def limit(shop: Shop, *, scopes: tuple[str, ...] = (), **hard: str) -> None:
+async def limit(shop: UpdaterSandbox, *, scopes: tuple[str, ...] = (), **hard: str) -> None:
     """Create a ResourceQuota, or change its amounts."""
     spec: dict[str, Any] = {"hard": {name.replace("_", "."): hard[name] for name in hard}}
     if scopes:
@@ -25,13 +25,13 @@ async def limit(shop: Shop, *, scopes: tuple[str, ...] = (), **hard: str) -> Non
     await shop.settle()
 
 
-async def passes(shop: Shop, updater: Any, times: int = 3) -> None:
+async def passes(shop: UpdaterSandbox, updater: Any, times: int = 3) -> None:
     for _ in range(times):
         await updater.run_once()
         await shop.settle()
 
 
-def tried(shop: Shop) -> int:
+def tried(shop: UpdaterSandbox) -> int:
     """How many pods the updater tried to create; nothing of a dry run is stored."""
     entries = shop.cluster.audit(userAgent="vpa-updater", verb="create", resource="pods")
     return sum(not entry.subresource for entry in entries)
@@ -39,7 +39,7 @@ def tried(shop: Shop) -> int:
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_quota_without_room_is_foreseen(mode: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await limit(shop, requests_cpu="1599m")
         await shop.autoscale(mode)
@@ -69,13 +69,13 @@ def test_a_quota_without_room_is_foreseen(mode: str) -> None:
         assert len(over) == (0 if mode == "Recreate" else 2)
         assert all(message.endswith("(VPA web; app cpu 500m -> 600m)") for message in over)
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_without_the_right_to_read_quotas_the_updater_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         calls = Calls(resource="resourcequotas", user_agent="vpa-updater")
         shop.cluster.api.faults.add(ApiFault(calls=calls, effect=Effect(refuse=Refusal.FORBIDDEN)))
         shop.caches = Caches.following(shop.client)
@@ -87,7 +87,7 @@ def test_without_the_right_to_read_quotas_the_updater_goes_on(
             await shop.updater().run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
     # Two caches follow them in this test, and each logs it once.
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
     assert [getattr(each, "resource", "") for each in warnings].count("resourcequotas") == 2
@@ -95,7 +95,7 @@ def test_without_the_right_to_read_quotas_the_updater_goes_on(
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_pod_level_resources_are_never_exceeded(mode: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(stanza={"requests": {"cpu": "500m"}})
         await shop.autoscale(mode)
         await shop.recommend("1")
@@ -104,13 +104,13 @@ def test_pod_level_resources_are_never_exceeded(mode: str) -> None:
         assert shop.calls("resize") == []
         assert await shop.cpu() == 3 * ["500m"]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_replacement_without_the_recommendation_is_found_in_a_dry_run() -> None:
     """This cluster has no webhook of ours."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.recommend("600m")
@@ -128,11 +128,11 @@ def test_a_replacement_without_the_recommendation_is_found_in_a_dry_run() -> Non
         assert tried(shop) == 1, "the pause is an interval, and less has passed"
         assert len(await shop.cpu()) == 3
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_what_the_updater_does_not_foresee_a_dry_run_finds() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await limit(shop, scopes=("NotTerminating",), requests_cpu="1499m")
         await shop.autoscale("Recreate")
@@ -143,11 +143,11 @@ def test_what_the_updater_does_not_foresee_a_dry_run_finds() -> None:
         assert "exceeded quota: team, requested: requests.cpu=500m" in told
         assert "[replacement_would_be_refused] (VPA web; " in told
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_quota_that_is_full_with_the_old_pod_refuses_nothing() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await limit(shop, scopes=("NotTerminating",), requests_cpu="1500m", pods="3")
         await shop.autoscale("Recreate")
@@ -156,11 +156,11 @@ def test_a_quota_that_is_full_with_the_old_pod_refuses_nothing() -> None:
         assert tried(shop) == 1
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_an_api_server_without_an_answer_holds_for_one_pass() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await limit(shop, scopes=("NotTerminating",), requests_cpu="1500m")
         await shop.autoscale("Recreate")
@@ -176,11 +176,11 @@ def test_an_api_server_without_an_answer_holds_for_one_pass() -> None:
         await updater.run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_stateful_set_has_a_template_and_claims_too() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         container = {
             "name": "app",
             "image": "shop:1",
@@ -221,4 +221,4 @@ def test_a_stateful_set_has_a_template_and_claims_too() -> None:
         (told, *_) = await shop.told("EvictionSkipped")
         assert "replacement_lacks_recommendation" in told
 
-    in_shop(test)
+    in_updater_sandbox(test)

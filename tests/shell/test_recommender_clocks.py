@@ -10,10 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-
 from fake_api import FakeApi, listing
-from oom_town import MINUTE, Town, ended, evicted, told
-from recommender.model.oom_outcome import OomOutcome
+from oom_deliveries import MINUTE, OomDeliveries, delivered, ended, evicted
 from recommender_harness import (
     CHECKPOINTS,
     START,
@@ -24,13 +22,15 @@ from recommender_harness import (
     usage,
 )
 
+from recommender.model.oom_outcome import OomOutcome
+
 HOUR = timedelta(hours=1)
 BEGINS = "OOM kills with future timestamps postponed; check the clocks"
 ENDS = "no more OOM kills with future timestamps"
 
 
 def killed(at: datetime, name: str = "web-2") -> Any:
-    return told(name, state=ended(at.isoformat()))
+    return delivered(name, state=ended(at.isoformat()))
 
 
 def postponed(process: Running) -> float | None:
@@ -61,15 +61,15 @@ async def test_a_kill_is_learnt_when_it_is_two_minutes_ahead(seconds: int, cycle
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle(usage())
-            town.pod("ADDED", told())
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(usage())
+            simulation.pod("ADDED", delivered())
             at = process.clock.now() + MINUTE + timedelta(seconds=seconds)
-            town.pod("MODIFIED", killed(at))
+            simulation.pod("MODIFIED", killed(at))
             for number in range(1, cycles + 2):
-                await town.cycle()
+                await simulation.cycle()
                 done = number >= cycles
-                assert town.counts() == ((1, 1, {}) if done else (0, 0, {}))
+                assert simulation.counts() == ((1, 1, {}) if done else (0, 0, {}))
                 assert postponed(process) == (0 if done else 1)
 
 
@@ -80,19 +80,19 @@ async def test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town, clock = Town(api, process), process.clock
-            await town.cycle(usage())
+            simulation, clock = OomDeliveries(api, process), process.clock
+            await simulation.cycle(usage())
             clock.forward(-3 * HOUR)
-            town.pod("ADDED", told())
-            town.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE))
+            simulation.pod("ADDED", delivered())
+            simulation.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE))
             for _ in range(5):
-                await town.cycle(usage(at=clock.now() + 3 * HOUR + MINUTE))
-                assert town.counts() == (0, 0, {})
+                await simulation.cycle(usage(at=clock.now() + 3 * HOUR + MINUTE))
+                assert simulation.counts() == (0, 0, {})
             assert lines() == [BEGINS]
             clock.forward(3 * HOUR)
             for _ in range(2):
-                await town.cycle(usage(at=clock.now() + MINUTE))
-                assert town.counts() == (1, 1, {})
+                await simulation.cycle(usage(at=clock.now() + MINUTE))
+                assert simulation.counts() == (1, 1, {})
             assert lines() == [BEGINS, ENDS]
 
 
@@ -102,51 +102,51 @@ async def test_a_kill_of_a_node_that_is_ahead_is_learnt_when_its_time_comes(
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town, clock = Town(api, process), process.clock
-            await town.cycle(usage())
-            town.pod("ADDED", told())
-            town.pod("MODIFIED", killed(clock.now() + HOUR))
+            simulation, clock = OomDeliveries(api, process), process.clock
+            await simulation.cycle(usage())
+            simulation.pod("ADDED", delivered())
+            simulation.pod("MODIFIED", killed(clock.now() + HOUR))
             for _ in range(57):
-                await town.cycle(usage(at=clock.now() + MINUTE))
-            assert town.counts() == (0, 0, {})
-            await town.cycle(usage(at=clock.now() + MINUTE))
-            assert town.counts() == (1, 1, {})
+                await simulation.cycle(usage(at=clock.now() + MINUTE))
+            assert simulation.counts() == (0, 0, {})
+            await simulation.cycle(usage(at=clock.now() + MINUTE))
+            assert simulation.counts() == (1, 1, {})
     assert lines() == [BEGINS, ENDS]
 
 
-Step = Callable[[Town, datetime], None]
+Step = Callable[[OomDeliveries, datetime], None]
 
 
-def kill_and_delete(town: Town, at: datetime) -> None:
-    town.pod("ADDED", told())
-    town.pod("DELETED", killed(at))
+def kill_and_delete(simulation: OomDeliveries, at: datetime) -> None:
+    simulation.pod("ADDED", delivered())
+    simulation.pod("DELETED", killed(at))
 
 
-def kill_and_replace(town: Town, at: datetime) -> None:
-    kill_and_delete(town, at)
-    town.pod("ADDED", told(uid="second"))
+def kill_and_replace(simulation: OomDeliveries, at: datetime) -> None:
+    kill_and_delete(simulation, at)
+    simulation.pod("ADDED", delivered(uid="second"))
 
 
-def evict(town: Town, at: datetime) -> None:
-    town.pod("ADDED", told())
-    town.event("ADDED", evicted(at=at.isoformat()))
+def evict(simulation: OomDeliveries, at: datetime) -> None:
+    simulation.pod("ADDED", delivered())
+    simulation.event("ADDED", evicted(at=at.isoformat()))
 
 
-def nothing(_town: Town, _at: datetime) -> None:
+def nothing(_town: OomDeliveries, _at: datetime) -> None:
     """Nothing happens."""
 
 
-def delete(town: Town, _at: datetime) -> None:
-    town.pod("DELETED", told())
+def delete(simulation: OomDeliveries, _at: datetime) -> None:
+    simulation.pod("DELETED", delivered())
 
 
-def delete_with_many(town: Town, _at: datetime) -> None:
+def delete_with_many(simulation: OomDeliveries, _at: datetime) -> None:
     """More pods go than are remembered for late Events."""
-    town.pod("DELETED", told())
+    simulation.pod("DELETED", delivered())
     for number in range(2_001):
-        gone = told(f"db-{number}")
-        town.pod("ADDED", gone)
-        town.pod("DELETED", gone)
+        gone = delivered(f"db-{number}")
+        simulation.pod("ADDED", gone)
+        simulation.pod("DELETED", gone)
 
 
 @pytest.mark.parametrize(
@@ -165,17 +165,17 @@ async def test_a_postponed_kill_is_learnt_whatever_becomes_of_its_pod(
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town, clock = Town(api, process), process.clock
-            await town.cycle(usage())
+            simulation, clock = OomDeliveries(api, process), process.clock
+            await simulation.cycle(usage())
             clock.forward(-3 * HOUR)
             for step in (first, then, nothing):
-                step(town, clock.now() + 3 * HOUR)
-                await town.cycle()
-            assert (town.counts(), postponed(process)) == ((0, 0, {}), 1)
+                step(simulation, clock.now() + 3 * HOUR)
+                await simulation.cycle()
+            assert (simulation.counts(), postponed(process)) == ((0, 0, {}), 1)
             clock.forward(3 * HOUR)
-            await town.cycle()
-            await town.cycle()
-            assert (town.counts(), postponed(process)) == ((1, 1, {}), 0)
+            await simulation.cycle()
+            await simulation.cycle()
+            assert (simulation.counts(), postponed(process)) == ((1, 1, {}), 0)
             there = {
                 (found.metadata.namespace, found.metadata.name)
                 for found in process.informers.pods.snapshot.items()
@@ -187,15 +187,15 @@ async def test_of_more_than_ten_thousand_postponed_kills_the_furthest_is_discard
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle(usage())
-            town.pod("ADDED", told())
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(usage())
+            simulation.pod("ADDED", delivered())
             at = process.clock.now() + HOUR
             for number in range(10_001):
                 time = (at + timedelta(milliseconds=number)).isoformat()
-                town.event("ADDED", evicted(number=number, at=time))
-            await town.cycle()
-            assert town.counts() == (1, 0, {OomOutcome.IN_THE_FUTURE: 1})
+                simulation.event("ADDED", evicted(number=number, at=time))
+            await simulation.cycle()
+            assert simulation.counts() == (1, 0, {OomOutcome.IN_THE_FUTURE: 1})
             assert postponed(process) == 10_000
 
 
@@ -204,26 +204,26 @@ async def test_newer_usage_makes_no_postponed_kill_too_old() -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api, memory_aggregation_interval=5 * MINUTE) as process:
-            town, clock = Town(api, process), process.clock
-            await town.cycle(usage("web-1"))
+            simulation, clock = OomDeliveries(api, process), process.clock
+            await simulation.cycle(usage("web-1"))
             clock.forward(-3 * HOUR)
-            town.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE, "web-1"))
+            simulation.pod("MODIFIED", killed(clock.now() + 3 * HOUR + MINUTE, "web-1"))
             for _ in range(20):
-                await town.cycle()
+                await simulation.cycle()
             clock.forward(3 * HOUR)
-            await town.cycle(usage("web-1", at=clock.now() + MINUTE))
-            assert town.counts() == (1, 1, {})
+            await simulation.cycle(usage("web-1", at=clock.now() + MINUTE))
+            assert simulation.counts() == (1, 1, {})
 
 
 async def test_a_sample_ahead_of_the_clock_makes_no_kill_too_old() -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api, memory_aggregation_interval=MINUTE) as process:
-            town, clock = Town(api, process), process.clock
-            await town.cycle(usage("web-1", at=clock.now() + MINUTE + timedelta(seconds=75)))
-            town.pod("MODIFIED", killed(clock.now(), "web-1"))
-            await town.cycle()
-            assert town.counts() == (1, 1, {})
+            simulation, clock = OomDeliveries(api, process), process.clock
+            await simulation.cycle(usage("web-1", at=clock.now() + MINUTE + timedelta(seconds=75)))
+            simulation.pod("MODIFIED", killed(clock.now(), "web-1"))
+            await simulation.cycle()
+            assert simulation.counts() == (1, 1, {})
 
 
 # A restart
@@ -255,10 +255,10 @@ async def test_a_checkpoint_written_by_a_clock_ahead_discards_no_kill(
         prepare(api, pods=[killed(now + minutes * MINUTE, "web-1")])
         api.on(CHECKPOINTS, listing(kept))
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle()
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle()
             outcome = (1, 1, {}) if recorded else (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
-            assert town.counts() == outcome
+            assert simulation.counts() == outcome
 
 
 async def test_a_clock_that_is_right_again_in_time_learns_nothing_twice() -> None:
@@ -268,13 +268,13 @@ async def test_a_clock_that_is_right_again_in_time_learns_nothing_twice() -> Non
         prepare(api, pods=[killed(START - 5 * MINUTE, "web-1")])
         api.on(CHECKPOINTS, listing(kept))
         async with running(api) as process:
-            town = Town(api, process)
+            simulation = OomDeliveries(api, process)
             process.clock.forward(-3 * HOUR)
-            await town.cycle()
-            assert (town.counts(), postponed(process)) == ((0, 0, {}), 1)
+            await simulation.cycle()
+            assert (simulation.counts(), postponed(process)) == ((0, 0, {}), 1)
             process.clock.forward(3 * HOUR)
-            await town.cycle()
-            assert town.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+            await simulation.cycle()
+            assert simulation.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_a_record_ahead_of_the_clock_discards_no_kill(last: int, *, record
         prepare(api, pods=[pod])
         api.on(CHECKPOINTS, listing(kept))
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle()
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle()
             outcome = (1, 1, {}) if recorded else (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
-            assert town.counts() == outcome
+            assert simulation.counts() == outcome

@@ -20,11 +20,19 @@ from typing import Any
 
 import pytest
 from prometheus_client.core import Sample
+from recommender_simulation import (
+    ACCOUNT,
+    MEBI,
+    RecommenderSimulation,
+    Replica,
+    UsageOf,
+    running_simulation,
+    total,
+)
 
 from common.errors import LeadershipLostError
 from common.features import FeatureGates
 from common.kube.endpoints import CHECKPOINTS, VPAS
-from rolling_town import ACCOUNT, MEBI, Replica, Town, UsageOf, running_town, total
 from sandbox import virtual_time
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
@@ -38,7 +46,7 @@ HOUR = 3600.0
 BEGINNING = "the trouble begins"
 AGENT = "vpa-recommender*"
 Targets = Mapping[tuple[str, str], Mapping[str, Any]]
-Trouble = Callable[[Town, Replica], Awaitable[None]]
+Trouble = Callable[[RecommenderSimulation, Replica], Awaitable[None]]
 
 
 def busy_at_first(clock: VirtualClock) -> UsageOf:
@@ -66,24 +74,26 @@ def lived_through(trouble: Trouble, **settings: Any) -> Ended:
 
     async def main(clock: VirtualClock) -> Ended:
         with tempfile.TemporaryDirectory() as folder:
-            async with running_town(clock, Path(folder), usage=busy_at_first(clock)) as town:
+            async with running_simulation(
+                clock, Path(folder), usage=busy_at_first(clock)
+            ) as simulation:
                 for name in ("web", "db"):
-                    await town.deploy(name)
-                replica = town.replica(**settings)
+                    await simulation.deploy(name)
+                replica = simulation.replica(**settings)
                 replica.start()
                 await asyncio.sleep(BEGIN)
                 logging.getLogger("recommender").info(BEGINNING)
-                await trouble(town, replica)
+                await trouble(simulation, replica)
                 await asyncio.sleep(END - asyncio.get_running_loop().time())
-                alive = [one for one in town.replicas if one.lives]
-                return Ended(targets=await town.targets(), samples=await alive[0].samples())
+                alive = [one for one in simulation.replicas if one.lives]
+                return Ended(targets=await simulation.targets(), samples=await alive[0].samples())
 
     return virtual_time.run(main)
 
 
 @functools.cache
 def undisturbed() -> Targets:
-    async def nothing(_town: Town, _replica: Replica) -> None:
+    async def nothing(_town: RecommenderSimulation, _replica: Replica) -> None:
         """Nothing happens."""
 
     return lived_through(nothing).targets
@@ -139,10 +149,10 @@ def one_of_each(
 
 
 def test_an_api_server_that_restarts(told: Told) -> None:
-    async def trouble(town: Town, _replica: Replica) -> None:
-        await town.stop_api_server()
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        await simulation.stop_api_server()
         await asyncio.sleep(300)
-        await town.start_api_server()
+        await simulation.start_api_server()
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -152,11 +162,11 @@ def test_an_api_server_that_restarts(told: Told) -> None:
 
 
 def test_what_was_seen_is_too_old_410(told: Told) -> None:
-    async def trouble(town: Town, _replica: Replica) -> None:
-        await town.stop_api_server()
-        for name in town.workloads:
-            town.roll_out(name)
-        await town.start_api_server(forgetful=True)
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        await simulation.stop_api_server()
+        for name in simulation.workloads:
+            simulation.roll_out(name)
+        await simulation.start_api_server(forgetful=True)
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -168,10 +178,10 @@ def test_what_was_seen_is_too_old_410(told: Told) -> None:
 def test_watches_that_break(told: Told) -> None:
     """Every twenty seconds, for an hour."""
 
-    async def trouble(town: Town, _replica: Replica) -> None:
-        town.api.faults.add(wrong(Effect(watch_cut=20.0), verb="watch"))
-        await town.stop_api_server()
-        await town.start_api_server()
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        simulation.api.faults.add(wrong(Effect(watch_cut=20.0), verb="watch"))
+        await simulation.stop_api_server()
+        await simulation.start_api_server()
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -185,9 +195,9 @@ def wrong(effect: Effect, **calls: str) -> ApiFault:
 
 
 def test_writes_that_come_too_often_429(told: Told) -> None:
-    async def trouble(town: Town, _replica: Replica) -> None:
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
         effect = Effect(refuse=Refusal.OVERLOADED, retry_after=30)
-        town.api.faults.add(wrong(effect, verb="patch"))
+        simulation.api.faults.add(wrong(effect, verb="patch"))
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -199,12 +209,12 @@ def test_writes_that_come_too_often_429(told: Told) -> None:
 def test_reads_that_come_too_often_429(told: Told) -> None:
     """The list of pods cannot be had for an hour, and what was seen before is too old."""
 
-    async def trouble(town: Town, _replica: Replica) -> None:
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
         effect = Effect(refuse=Refusal.OVERLOADED, retry_after=30)
-        town.api.faults.add(wrong(effect, resource="pods", group="core"))
-        await town.stop_api_server()
-        town.roll_out("web")
-        await town.start_api_server(forgetful=True)
+        simulation.api.faults.add(wrong(effect, resource="pods", group="core"))
+        await simulation.stop_api_server()
+        simulation.roll_out("web")
+        await simulation.start_api_server(forgetful=True)
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -217,8 +227,8 @@ def test_reads_that_come_too_often_429(told: Told) -> None:
 
 @pytest.mark.parametrize("code", [Refusal.INTERNAL, Refusal.UNAVAILABLE, Refusal.TIMEOUT])
 def test_one_object_that_cannot_be_written_5xx(told: Told, code: Refusal) -> None:
-    async def trouble(town: Town, _replica: Replica) -> None:
-        town.api.faults.add(wrong(Effect(refuse=code), verb="patch", name="web*"))
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        simulation.api.faults.add(wrong(Effect(refuse=code), verb="patch", name="web*"))
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -231,10 +241,10 @@ def test_one_object_that_cannot_be_written_5xx(told: Told, code: Refusal) -> Non
 
 
 def test_an_hour_without_metrics(told: Told) -> None:
-    async def trouble(town: Town, _replica: Replica) -> None:
-        town.metrics.fault = 503
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        simulation.metrics.fault = 503
         await asyncio.sleep(HOUR)
-        town.metrics.fault = None
+        simulation.metrics.fault = None
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -246,11 +256,11 @@ def test_an_hour_of_old_metrics(told: Told) -> None:
     """The metrics server answers, and samples nothing any more."""
     ages: list[float] = []
 
-    async def trouble(town: Town, replica: Replica) -> None:
-        town.metrics.stalled = True
+    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+        simulation.metrics.stalled = True
         await asyncio.sleep(HOUR)
         ages.append(await replica.sample("usage_age_seconds"))
-        town.metrics.stalled = False
+        simulation.metrics.stalled = False
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -264,8 +274,8 @@ def test_an_hour_of_old_metrics(told: Told) -> None:
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["everybody's", "ours alone"])
 def test_a_clock_that_is_put_back_by_a_minute(told: Told, *, everybody: bool) -> None:
-    async def trouble(town: Town, replica: Replica) -> None:
-        (town.clock if everybody else replica.clock).jump(-timedelta(minutes=1))
+    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+        (simulation.clock if everybody else replica.clock).jump(-timedelta(minutes=1))
 
     ended = lived_through(trouble)
     assert ended.targets == undisturbed()
@@ -276,16 +286,18 @@ def test_a_clock_that_is_put_back_by_a_minute(told: Told, *, everybody: bool) ->
 def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None:
     """What is due next is told by times that are a day away when it is put right."""
 
-    async def trouble(town: Town, replica: Replica) -> None:
+    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
         replica.clock.jump(timedelta(days=1))
         await asyncio.sleep(600)
         replica.clock.jump(-timedelta(days=1))
         await asyncio.sleep(60)
-        put_right = town.clock.now()
+        put_right = simulation.clock.now()
         await asyncio.sleep(600)
         written = [
             entry.name
-            for entry in town.api.audit.find({"resource": CHECKPOINTS.resource, "verb": "patch"})
+            for entry in simulation.api.audit.find(
+                {"resource": CHECKPOINTS.resource, "verb": "patch"}
+            )
             if entry.time > put_right
         ]
         assert set(written) == {"web-app", "web-sidecar", "db-app", "db-sidecar"}
@@ -306,7 +318,7 @@ def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None
 def test_a_clock_that_was_a_month_ahead_forgets_nothing(told: Told) -> None:
     """All usage seems to be older than the eight days for which it is kept (X98)."""
 
-    async def trouble(_: Town, replica: Replica) -> None:
+    async def trouble(_: RecommenderSimulation, replica: Replica) -> None:
         replica.clock.jump(timedelta(days=30))
         await asyncio.sleep(2 * 3600)  # usage is collected every hour
         replica.clock.jump(-timedelta(days=30))
@@ -394,15 +406,15 @@ def places(whole: Any) -> Iterator[tuple[Any, ...]]:
 def test_vpas_with_nonsense_in_every_field(told: Told) -> None:
     """For some cycles; each of them could stop the others, or cost them their history."""
 
-    async def trouble(town: Town, _replica: Replica) -> None:
-        await town.deploy("odd", replicas=1)
+    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        await simulation.deploy("odd", replicas=1)
         names = [f"odd-{number}" for number, _ in enumerate(strange(SPEC))]
         for name, spec in zip(names, strange(SPEC), strict=True):
-            town.put_custom(VPAS.resource, name, spec=spec)
+            simulation.put_custom(VPAS.resource, name, spec=spec)
         await asyncio.sleep(200)
         for name in names:
-            town.delete_custom(VPAS.resource, name)
-        del town.workloads["odd"]
+            simulation.delete_custom(VPAS.resource, name)
+        del simulation.workloads["odd"]
 
     ended = lived_through(trouble, feature_gates=FeatureGates(per_vpa_config=True))
     assert ended.targets == undisturbed()
@@ -417,11 +429,13 @@ def test_vpas_with_nonsense_in_every_field(told: Told) -> None:
 
 
 def test_checkpoints_with_nonsense_in_every_field(told: Told) -> None:
-    async def trouble(town: Town, replica: Replica) -> None:
+    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
         await replica.kill()
         for number, status in enumerate(strange(STATUS)):
             spec = {"vpaObjectName": "web", "containerName": f"odd-{number}"}
-            town.put_custom(CHECKPOINTS.resource, f"web-odd-{number}", spec=spec, status=status)
+            simulation.put_custom(
+                CHECKPOINTS.resource, f"web-odd-{number}", spec=spec, status=status
+            )
         replica.start()
 
     ended = lived_through(trouble)
@@ -439,8 +453,8 @@ def test_two_replicas_that_fight_for_the_lease(told: Told) -> None:
     """Each in turn can't renew it, ends, and is started again."""
     elected = {"leader_elect": True}
 
-    async def trouble(town: Town, replica: Replica) -> None:
-        rival = town.replica(user=ADMIN, **elected)
+    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+        rival = simulation.replica(user=ADMIN, **elected)
         rival.start()
         for one, other in ((replica, rival), (rival, replica)) * 2:
             await asyncio.sleep(300)
@@ -449,23 +463,23 @@ def test_two_replicas_that_fight_for_the_lease(told: Told) -> None:
             fault = ApiFault(
                 calls=Calls(resource="leases", user=user), effect=Effect(drop=True), end=60.0
             )
-            town.api.faults.add(fault)
+            simulation.api.faults.add(fault)
             await asyncio.sleep(60)
             with pytest.raises(ExceptionGroup) as ended:
                 await one.kill()
             assert ended.value.subgroup(LeadershipLostError) is not None
             one.start()
-        assert 0 < writers_take_turns(town) <= 4
+        assert 0 < writers_take_turns(simulation) <= 4
 
     ended = lived_through(trouble, **elected)
     assert ended.targets == undisturbed()
 
 
-def writers_take_turns(town: Town) -> int:
+def writers_take_turns(simulation: RecommenderSimulation) -> int:
     """How often another one wrote than before."""
     writers = [
         entry.user
-        for entry in town.api.audit.find({"verb": "patch"})
+        for entry in simulation.api.audit.find({"verb": "patch"})
         if entry.resource in (VPAS.resource, CHECKPOINTS.resource)
     ]
     return sum(one != other for one, other in itertools.pairwise(writers))

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from fake_api import FakeApi, Reply, listing, named
-from oom_town import MINUTE, Chaos, Town, ended, evicted, told
-from recommender.model.oom_outcome import OomOutcome
+from oom_deliveries import MINUTE, OomDeliveries, OomFaults, delivered, ended, evicted
 from recommender_harness import (
     CHECKPOINTS,
     NEW_CHECKPOINT,
@@ -28,33 +26,35 @@ from recommender_harness import (
     written,
 )
 
+from recommender.model.oom_outcome import OomOutcome
+
 KILL = ended("2026-01-02T12:00:20Z")
 LATER = ended("2026-01-02T12:00:40Z")
-Step = Callable[[Town], None]
+Step = Callable[[OomDeliveries], None]
 
 
 def add(found: Any) -> Step:
-    return lambda town: town.pod("ADDED", found)
+    return lambda simulation: simulation.pod("ADDED", found)
 
 
 def change(found: Any) -> Step:
-    return lambda town: town.pod("MODIFIED", found)
+    return lambda simulation: simulation.pod("MODIFIED", found)
 
 
 def delete(found: Any) -> Step:
-    return lambda town: town.pod("DELETED", found)
+    return lambda simulation: simulation.pod("DELETED", found)
 
 
 def evict(found: Any) -> Step:
-    return lambda town: town.event("ADDED", found)
+    return lambda simulation: simulation.event("ADDED", found)
 
 
 def expire(found: Any) -> Step:
-    return lambda town: town.event("DELETED", found)
+    return lambda simulation: simulation.event("DELETED", found)
 
 
 def unreadable(found: Any) -> Step:
-    return lambda town: town.pod("MODIFIED", {**found, "spec": 7})
+    return lambda simulation: simulation.pod("MODIFIED", {**found, "spec": 7})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,99 +65,120 @@ class Case:
     discarded: Sequence[OomOutcome] = ()
 
 
-DEAD = told(state=KILL)
+DEAD = delivered(state=KILL)
 CASES = [
     Case(
         id="born, killed and deleted within a second",
-        cycles=[[add(told()), change(DEAD), delete(DEAD)]],
+        cycles=[[add(delivered()), change(DEAD), delete(DEAD)]],
     ),
     Case(id="seen for the first time when it is dead", cycles=[[add(DEAD)]]),
     Case(id="dead at first sight, and deleted", cycles=[[add(DEAD), delete(DEAD)]]),
-    Case(id="its deletion tells it", cycles=[[add(told()), delete(DEAD)]]),
-    Case(id="deleted in the next minute", cycles=[[add(told()), change(DEAD)], [delete(DEAD)]]),
+    Case(id="its deletion tells it", cycles=[[add(delivered()), delete(DEAD)]]),
+    Case(
+        id="deleted in the next minute", cycles=[[add(delivered()), change(DEAD)], [delete(DEAD)]]
+    ),
     Case(
         id="killed, and runs again",
-        cycles=[[add(told()), change(DEAD)], [change(told(last=KILL, restarts=1))]],
+        cycles=[[add(delivered()), change(DEAD)], [change(delivered(last=KILL, restarts=1))]],
     ),
     Case(
         id="every later status repeats it",
-        cycles=[[add(told())], *[[change(told(last=KILL, restarts=1))]] * 3],
+        cycles=[[add(delivered())], *[[change(delivered(last=KILL, restarts=1))]] * 3],
     ),
     Case(
         id="the container restarts for another reason, and the kill is still its last state",
         cycles=[
-            [add(told()), change(told(last=KILL, restarts=1))],
-            [change(told(state=ended("2026-01-02T12:01:00Z", "Error"), last=KILL, restarts=1))],
-            [change(told(last=KILL, restarts=2))],
+            [add(delivered()), change(delivered(last=KILL, restarts=1))],
+            [
+                change(
+                    delivered(state=ended("2026-01-02T12:01:00Z", "Error"), last=KILL, restarts=1)
+                )
+            ],
+            [change(delivered(last=KILL, restarts=2))],
         ],
     ),
     Case(
         id="killed twice",
-        cycles=[[add(told()), change(DEAD)], [change(told(state=LATER, last=KILL, restarts=1))]],
+        cycles=[
+            [add(delivered()), change(DEAD)],
+            [change(delivered(state=LATER, last=KILL, restarts=1))],
+        ],
         recorded=2,
     ),
     Case(
         id="Q33: another pod takes the name at once",
-        cycles=[[add(told()), change(DEAD), delete(DEAD), add(told(uid="second"))]],
+        cycles=[[add(delivered()), change(DEAD), delete(DEAD), add(delivered(uid="second"))]],
     ),
     Case(
         id="Q33: both pods of the name are killed",
         cycles=[
             [
-                *(add(told()), change(DEAD), delete(DEAD)),
-                *(add(told(uid="second")), change(told(uid="second", state=LATER))),
+                *(add(delivered()), change(DEAD), delete(DEAD)),
+                *(add(delivered(uid="second")), change(delivered(uid="second", state=LATER))),
             ]
         ],
         recorded=2,
     ),
     Case(
         id="restartPolicy Never: the pod has failed",
-        cycles=[[add(told()), change(told(state=KILL, phase="Failed"))]],
+        cycles=[[add(delivered()), change(delivered(state=KILL, phase="Failed"))]],
     ),
     Case(
         id="exit code 137, but not for memory",
-        cycles=[[add(told()), change(told(state=ended("2026-01-02T12:00:20Z", "Error")))]],
+        cycles=[
+            [add(delivered()), change(delivered(state=ended("2026-01-02T12:00:20Z", "Error")))]
+        ],
         recorded=0,
     ),
     Case(
         id="Q10: its labels change",
         cycles=[
-            [add(told()), change(told(labels={"track": "b"}))],
-            [change(told(state=KILL, labels={"track": "b"}))],
+            [add(delivered()), change(delivered(labels={"track": "b"}))],
+            [change(delivered(state=KILL, labels={"track": "b"}))],
         ],
     ),
     Case(
         id="the pod can't be read for a moment",
-        cycles=[[add(told()), change(DEAD)], [unreadable(DEAD)], [change(DEAD)]],
+        cycles=[[add(delivered()), change(DEAD)], [unreadable(DEAD)], [change(DEAD)]],
     ),
-    Case(id="evicted", cycles=[[add(told())], [evict(evicted())]]),
+    Case(id="evicted", cycles=[[add(delivered())], [evict(evicted())]]),
     Case(
         id="evicted and deleted",
-        cycles=[[add(told()), evict(evicted()), change(told(phase="Failed")), delete(told())]],
+        cycles=[
+            [
+                add(delivered()),
+                evict(evicted()),
+                change(delivered(phase="Failed")),
+                delete(delivered()),
+            ]
+        ],
     ),
-    Case(id="the Event is first", cycles=[[evict(evicted())], [add(told())]]),
+    Case(id="the Event is first", cycles=[[evict(evicted())], [add(delivered())]]),
     Case(
         id="the Event comes minutes after the pod went",
-        cycles=[[add(told())], [delete(told())], [], [evict(evicted())]],
+        cycles=[[add(delivered())], [delete(delivered())], [], [evict(evicted())]],
     ),
     Case(
         id="the Event is about the pod that had the name before",
-        cycles=[[add(told()), delete(told()), add(told(uid="second"))], [evict(evicted())]],
+        cycles=[
+            [add(delivered()), delete(delivered()), add(delivered(uid="second"))],
+            [evict(evicted())],
+        ],
     ),
     Case(
         id="a static pod's Event has another uid",
-        cycles=[[add(told())], [evict(evicted(uid="of-the-manifest"))]],
+        cycles=[[add(delivered())], [evict(evicted(uid="of-the-manifest"))]],
     ),
     Case(
         id="Q19: the Event is told again after the watch began anew",
         cycles=[
-            [add(told()), evict(evicted())],
+            [add(delivered()), evict(evicted())],
             [expire(evicted()), evict(evicted())],
         ],
     ),
     Case(
         id="two Events are two evictions",
-        cycles=[[add(told()), evict(evicted())], [evict(evicted(number=2))]],
+        cycles=[[add(delivered()), evict(evicted())], [evict(evicted(number=2))]],
         recorded=2,
     ),
     Case(
@@ -168,15 +189,15 @@ CASES = [
     ),
     Case(
         id="an Event about a sidecar, which is not followed",
-        cycles=[[add(told()), evict(evicted(container="mesh"))]],
+        cycles=[[add(delivered()), evict(evicted(container="mesh"))]],
         recorded=0,
         discarded=[OomOutcome.UNKNOWN_CONTAINER],
     ),
     Case(
         id="the kubelet gives no time",
         cycles=[
-            [add(told()), change(told(state={"terminated": {"reason": "OOMKilled"}}))],
-            [change(told(last={"terminated": {"reason": "OOMKilled"}}, restarts=1))],
+            [add(delivered()), change(delivered(state={"terminated": {"reason": "OOMKilled"}}))],
+            [change(delivered(last={"terminated": {"reason": "OOMKilled"}}, restarts=1))],
         ],
         recorded=0,
         discarded=[OomOutcome.UNDATED],
@@ -184,8 +205,8 @@ CASES = [
     Case(
         id="minutes ahead, so it is learnt minutes later",
         cycles=[
-            [add(told()), change(told(state=ended("2026-01-02T12:06:00Z")))],
-            *[[change(told(state=ended("2026-01-02T12:06:00Z")))]] * 4,
+            [add(delivered()), change(delivered(state=ended("2026-01-02T12:06:00Z")))],
+            *[[change(delivered(state=ended("2026-01-02T12:06:00Z")))]] * 4,
         ],
     ),
 ]
@@ -196,14 +217,14 @@ async def test_each_kill_is_learnt_once(case: Case) -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle(usage())
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(usage())
             for steps in case.cycles:
                 for step in steps:
-                    step(town)
-                await town.cycle()
-            await town.cycle()  # nothing comes up again
-            _, recorded, discarded = town.counts()
+                    step(simulation)
+                await simulation.cycle()
+            await simulation.cycle()  # nothing comes up again
+            _, recorded, discarded = simulation.counts()
             assert recorded == case.recorded
             assert discarded == dict.fromkeys(case.discarded, 1)
             there = {
@@ -218,16 +239,16 @@ async def test_a_kill_before_the_pod_is_replaced_replaces_the_peak_of_its_window
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle(usage(cpu="100m", memory="600Mi"))
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(usage(cpu="100m", memory="600Mi"))
             labels = {"app": "web"}
             for step in (
-                change(told("web-1", state=KILL)),
-                delete(told("web-1", state=KILL)),
-                add(told("web-1", uid="second")),
+                change(delivered("web-1", state=KILL)),
+                delete(delivered("web-1", state=KILL)),
+                add(delivered("web-1", uid="second")),
             ):
-                step(town)
-            await town.cycle()
+                step(simulation)
+            await simulation.cycle()
             model = process.recommender._usage
             (label_set,) = (one for one in model.matching if one.labels == labels)
             row = label_set.aggregates["app"]
@@ -245,20 +266,20 @@ async def test_a_pod_without_a_vpa_teaches_the_one_that_comes_later() -> None:
             listing(),
         )
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle()
-            for step in (add(told()), evict(evicted()), delete(told())):
-                step(town)
-            await town.cycle()
-            town.vpa("ADDED", found)
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle()
+            for step in (add(delivered()), evict(evicted()), delete(delivered())):
+                step(simulation)
+            await simulation.cycle()
+            simulation.vpa("ADDED", found)
             api.on(
                 "PATCH /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
                 "/web/status",
                 Reply(body=found),
             )
             api.on(checkpoint_of("web-app"), Reply(body=named("web-app")))
-            await town.cycle()
-            assert town.counts() == (1, 1, {})
+            await simulation.cycle()
+            assert simulation.counts() == (1, 1, {})
             assert target(api)["memory"] == "628694953"  # 400 MiB and 100 more
 
 
@@ -266,18 +287,18 @@ async def test_the_memory_saver_learns_only_from_pods_that_a_vpa_looks_at() -> N
     async with FakeApi() as api:
         prepare(api, pods=[pod()], deployments=[deployment()])
         async with running(api, memory_saver=True) as process:
-            town = Town(api, process)
-            await town.cycle()
-            stranger = told("db-1", state=KILL)
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle()
+            stranger = delivered("db-1", state=KILL)
             stranger["metadata"]["labels"] = {"app": "db"}
             for step in (add(stranger), delete(stranger), add(DEAD), delete(DEAD)):
-                step(town)
-            await town.cycle()
-            assert town.counts() == (2, 1, {OomOutcome.UNMATCHED: 1})
+                step(simulation)
+            await simulation.cycle()
+            assert simulation.counts() == (2, 1, {OomOutcome.UNMATCHED: 1})
             assert process.sample("vpa_recommender_aggregate_container_states_count") == 1
 
 
-DAYS_OLD = told("web-1", last=ended("2025-12-30T09:00:00Z"), restarts=1)
+DAYS_OLD = delivered("web-1", last=ended("2025-12-30T09:00:00Z"), restarts=1)
 
 
 async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -> None:
@@ -288,12 +309,12 @@ async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -
             prepare(api, pods=[DAYS_OLD])
             api.on(CHECKPOINTS, listing(kept))
             async with running(api) as process:
-                town = Town(api, process)
+                simulation = OomDeliveries(api, process)
                 process.clock.forward(restart * 7 * MINUTE)
                 for _ in range(7):
-                    await town.cycle(usage(at=process.clock.now() + MINUTE))
-                    town.pod("MODIFIED", DAYS_OLD)
-                assert town.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
+                    await simulation.cycle(usage(at=process.clock.now() + MINUTE))
+                    simulation.pod("MODIFIED", DAYS_OLD)
+                assert simulation.counts() == (1, 0, {OomOutcome.LEARNT_BEFORE: 1})
             status = written(api, checkpoint_of("web-app"))
             kept["status"] = status
             if restart:
@@ -303,13 +324,13 @@ async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -
 
 async def test_a_kill_that_no_checkpoint_knows_counts_at_the_start() -> None:
     async with FakeApi() as api:
-        prepare(api, pods=[told("web-1", last=ended("2026-01-02T09:00:00Z"), restarts=1)])
+        prepare(api, pods=[delivered("web-1", last=ended("2026-01-02T09:00:00Z"), restarts=1)])
         api.on(checkpoint_of("web-app"), Reply(status=404, body={"reason": "NotFound"}))
         api.on(NEW_CHECKPOINT, Reply(status=201, body=named("web-app")))
         async with running(api) as process:
-            town = Town(api, process)
-            await town.cycle(usage())
-            assert town.counts() == (1, 1, {})
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(usage())
+            assert simulation.counts() == (1, 1, {})
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -318,13 +339,13 @@ async def test_whatever_happens_every_kill_is_recorded_and_the_counters_add_up(s
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
-            town = Town(api, process)
-            chaos = Chaos(town, rng)
+            simulation = OomDeliveries(api, process)
+            faults = OomFaults(simulation, rng)
             for _ in range(60):
                 for _ in range(rng.randrange(12)):
-                    chaos.step(process.clock.now())
-                    seen, recorded, discarded = town.counts()
+                    faults.step(process.clock.now())
+                    seen, recorded, discarded = simulation.counts()
                     assert seen == recorded + sum(discarded.values())
-                await town.cycle(usage(at=process.clock.now() + MINUTE))
-            assert chaos.kills > 60
-            assert town.counts() == (chaos.kills, chaos.kills, {})
+                await simulation.cycle(usage(at=process.clock.now() + MINUTE))
+            assert faults.kills > 60
+            assert simulation.counts() == (faults.kills, faults.kills, {})

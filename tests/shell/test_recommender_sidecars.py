@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-
-from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
-from oom_town import Town
-from recommender.checkpoints.annotations import SIDECAR
-from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
+from oom_deliveries import OomDeliveries
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -24,6 +20,10 @@ from recommender_harness import (
     running,
     written,
 )
+
+from common.features import FeatureGates
+from recommender.checkpoints.annotations import SIDECAR
+from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
 
 ON, OFF = FeatureGates(native_sidecar=True), FeatureGates()
 PROXY = {
@@ -122,12 +122,14 @@ async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGa
         prepare(api, pods=[before])
         writable(api, "proxy")
         async with running(api, feature_gates=gates) as process:
-            town = Town(api, process)
-            await town.cycle(used("app", "proxy"))
-            town.pod("MODIFIED", with_init(MIGRATE, PROXY, initContainerStatuses=[plain, killed]))
-            await town.cycle()
-            await town.cycle()
-            _, recorded, discarded = town.counts()
+            simulation = OomDeliveries(api, process)
+            await simulation.cycle(used("app", "proxy"))
+            simulation.pod(
+                "MODIFIED", with_init(MIGRATE, PROXY, initContainerStatuses=[plain, killed])
+            )
+            await simulation.cycle()
+            await simulation.cycle()
+            _, recorded, discarded = simulation.counts()
     assert recorded == (gates is ON)
     assert not discarded
     if gates is ON:  # 100Mi were requested, and 100 MiB more are needed at least

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rolling_day import FAMILIES
+from simulated_day import FAMILIES
 
 HOURS = int(os.environ.get("PROOF_HOURS", "3"))
 TESTS = Path(__file__).parents[1]
@@ -22,7 +21,7 @@ TESTS = Path(__file__).parents[1]
 async def hours(count: int) -> list[Mapping[str, Any]]:
     """What a process of its own tells after each hour; a test before this one left no memory."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "rolling_day", str(count)),
+        *(sys.executable, "-P", "-m", "simulated_day", str(count)),
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), *sys.path))},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

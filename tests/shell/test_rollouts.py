@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
+from workloads import refusing_webhook
 
 from common.kube.client import PatchType
 from common.kube.endpoints import (
@@ -18,15 +20,13 @@ from common.kube.endpoints import (
 )
 from sandbox.admission.eviction import is_ready
 from updater.run import Updater
-from updater_shop import Shop, in_shop
-from workloads import refusing_webhook
 
 REPLICAS = 8
 MOST_LOST = 3
 TAKES = 20  # seconds, of a pass with what it leads to
 
 
-async def deploy(shop: Shop, endpoint: Endpoint[Any] = DEPLOYMENTS, **spec: Any) -> None:
+async def deploy(shop: UpdaterSandbox, endpoint: Endpoint[Any] = DEPLOYMENTS, **spec: Any) -> None:
     """A workload of eight pods that request twice what is recommended, and its VPA."""
     requests = {"cpu": "200m", "memory": "64Mi"}
     container = {"name": "app", "image": "shop:1", "resources": {"requests": requests}}
@@ -46,7 +46,7 @@ async def deploy(shop: Shop, endpoint: Endpoint[Any] = DEPLOYMENTS, **spec: Any)
 
 
 async def roll(
-    shop: Shop, annotations: Mapping[str, str], endpoint: Endpoint[Any] = DEPLOYMENTS
+    shop: UpdaterSandbox, annotations: Mapping[str, str], endpoint: Endpoint[Any] = DEPLOYMENTS
 ) -> None:
     """As ``kubectl rollout restart`` does: other annotations of the template."""
     template = {"template": {"metadata": {"annotations": annotations}}}
@@ -60,12 +60,12 @@ async def roll(
     await shop.settle()
 
 
-async def pods(shop: Shop) -> list[dict[str, Any]]:
+async def pods(shop: UpdaterSandbox) -> list[dict[str, Any]]:
     listing = await shop.admin.list(PODS.as_dicts(), namespace="shop")
     return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
 
 
-async def live(shop: Shop, updater: Updater, minutes: int) -> int:
+async def live(shop: UpdaterSandbox, updater: Updater, minutes: int) -> int:
     """A pass a minute; the fewest pods that were ready after one."""
     fewest = REPLICAS
     for _ in range(minutes):
@@ -83,7 +83,7 @@ AT_ONCE = {"kubelet.sandbox/ready-delay": "0s"}
 def test_a_wave_with_a_rollout_in_between_loses_three_pods() -> None:
     """A webhook refuses all new pods; the ReplicaSet of the lost ones shrinks in the rollout."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy(shop)
         await shop.admin.create(MUTATING_WEBHOOKS.as_dicts(), refusing_webhook())
         await shop.recommend("100m", "64Mi")
@@ -96,23 +96,23 @@ def test_a_wave_with_a_rollout_in_between_loses_three_pods() -> None:
         assert await live(shop, shop.updater(), 90) == REPLICAS - MOST_LOST, "after a restart"
         assert len(shop.calls("eviction")) == MOST_LOST
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
-def unchecked(test: Callable[[Shop], Awaitable[None]]) -> None:
+def unchecked(test: Callable[[UpdaterSandbox], Awaitable[None]]) -> None:
     """Whatever replacements come to: what a rollout keeps available is a promise of its own."""
 
-    async def without(shop: Shop) -> None:
+    async def without(shop: UpdaterSandbox) -> None:
         shop.rules = replace(shop.rules, checks_outcomes=False)
         await test(shop)
 
-    in_shop(without)
+    in_updater_sandbox(without)
 
 
 def test_a_rollout_that_is_stuck_loses_no_pod_of_the_old_version() -> None:
     """At six old pods and four new ones that are never ready."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy(shop)
         await roll(shop, NEVER_READY)
         old = {pod["metadata"]["uid"] for pod in filter(is_ready, await pods(shop))}
@@ -131,7 +131,7 @@ def test_a_rollout_that_is_stuck_loses_no_pod_of_the_old_version() -> None:
 
 
 def test_nothing_is_evicted_while_the_strategy_recreates() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy(shop, strategy={"type": "Recreate"})
         await shop.recommend("100m", "64Mi")
         await roll(shop, NEVER_READY)
@@ -148,7 +148,7 @@ def test_nothing_is_evicted_while_the_strategy_recreates() -> None:
 def test_a_rollout_of_another_kind_that_is_stuck(endpoint: Endpoint[Any]) -> None:
     """One pod is replaced at a time, and the first one is never ready."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy(
             shop, endpoint, **({"serviceName": "web"} if endpoint is STATEFUL_SETS else {})
         )

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sandbox_client import api_server, pod
 
 from common.errors import KubeError, NotFoundError, UnauthorizedError
 from common.kube.client import KubeClient
@@ -14,7 +15,6 @@ from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
-from sandbox_client import api_server, pod
 
 
 @pytest.fixture

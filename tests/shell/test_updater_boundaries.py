@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
+from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
@@ -12,8 +14,6 @@ from common.kube.targets import Targets
 from common.labels import Selector
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
-from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
-from updater_shop import Shop, in_shop
 
 CURSED = "cursed"
 ERRORS = "vpa_updater_object_errors_total"
@@ -33,7 +33,7 @@ def test_a_vpa_that_breaks_us_leaves_the_others_their_updates(
 ) -> None:
     registry, actuator = CollectorRegistry(), FakeActuator()
 
-    async def play(shop: Shop) -> None:
+    async def play(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.autoscale("Recreate", name=CURSED)
@@ -42,7 +42,7 @@ def test_a_vpa_that_breaks_us_leaves_the_others_their_updates(
         for _ in range(2):
             await updater.run_once()
 
-    in_shop(play)
+    in_updater_sandbox(play)
     assert actuator.evicted
     assert registry.get_sample_value(ERRORS, {"stage": "resolve"}) == 2
     told = [one for one in caplog.records if one.levelno == logging.ERROR]

@@ -4,16 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.errors import NotFoundError
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, LIMIT_RANGES, PODS, VPAS, Endpoint
 from common.kube.lease import AdmissionStatus
-from updater_shop import Shop, in_shop
 
 
 def test_recreate_evicts_within_the_budget_and_says_so() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.recommend("100m")
@@ -26,13 +26,13 @@ def test_recreate_evicts_within_the_budget_and_says_so() -> None:
         assert len(await shop.told("EvictedPod")) == 1
         assert len(await shop.cpu()) == 3
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_pods_grow_in_place_pass_by_pass(mode: str, version: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale(mode)
         await shop.recommend("600m")
@@ -50,37 +50,37 @@ def test_pods_grow_in_place_pass_by_pass(mode: str, version: str) -> None:
             assert (pod.metadata.annotations or {}).get("vpaInPlaceUpdated") == "true"
             assert (pod.status.container_statuses or ())[0].restart_count == 0
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 @pytest.mark.parametrize("mode", ["Off", "Initial"])
 def test_modes_that_leave_running_pods_alone(mode: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale(mode)
         await shop.recommend("100m")
         await shop.updater().run_once()
         assert shop.calls("eviction") == shop.calls("resize") == []
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_without_its_gate_mode_in_place_does_nothing() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlace")
         await shop.recommend("100m")
         await shop.updater().run_once()
         assert shop.calls("eviction") == shop.calls("resize") == []
 
-    in_shop(test, gate=False)
+    in_updater_sandbox(test, gate=False)
 
 
 @pytest.mark.parametrize(("version", "answers"), [("1.36", [403]), ("1.35", [200])])
 def test_in_place_remembers_what_does_not_fit_until_less_is_wanted(
     version: str, answers: list[int]
 ) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlace")
         await shop.recommend("9")
@@ -106,12 +106,12 @@ def test_in_place_remembers_what_does_not_fit_until_less_is_wanted(
         assert await shop.cpu() == ["600m"] * 3
         assert shop.calls("eviction") == []
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 @pytest.mark.parametrize("version", ["1.35", "1.36"])
 def test_what_never_fits_is_evicted_where_that_is_allowed(version: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("9")
@@ -124,13 +124,13 @@ def test_what_never_fits_is_evicted_where_that_is_allowed(version: str) -> None:
             "[resize_infeasible] (VPA web" in message for message in await shop.told("EvictedByVPA")
         )
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 def test_a_deferred_resize_waits_five_minutes_before_the_pod_is_evicted() -> None:
     """Two nodes of two cores, and three pods that would like 1.9 each: the third must wait."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("1900m")
@@ -145,11 +145,11 @@ def test_a_deferred_resize_waits_five_minutes_before_the_pod_is_evicted() -> Non
         messages = await shop.told("EvictedByVPA")
         assert all("[resize_deferred_too_long] (VPA web" in message for message in messages)
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_without_admission_nothing_is_evicted_and_resizes_go_on() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("600m")
@@ -166,11 +166,11 @@ def test_without_admission_nothing_is_evicted_and_resizes_go_on() -> None:
         await updater.run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_restarted_updater_repeats_nothing() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("600m")
@@ -179,11 +179,11 @@ def test_a_restarted_updater_repeats_nothing() -> None:
             await shop.settle()
         assert shop.calls("resize") == [200, 200, 200]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_caches_that_lag_make_nothing_happen_twice() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=4)
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("600m")
@@ -194,7 +194,7 @@ def test_caches_that_lag_make_nothing_happen_twice() -> None:
         assert len(shop.calls("resize")) == 4
         assert await shop.cpu() == ["600m"] * 4
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_pod_disruption_budget_is_the_api_servers_word() -> None:
@@ -202,7 +202,7 @@ def test_a_pod_disruption_budget_is_the_api_servers_word() -> None:
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
     )
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         spec = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
         body = {"metadata": {"name": "web"}, "spec": spec}
@@ -213,11 +213,11 @@ def test_a_pod_disruption_budget_is_the_api_servers_word() -> None:
         assert set(shop.calls("eviction")) == {429}
         assert len(await shop.cpu()) == 3
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_pod_stays_whose_replacement_a_limit_range_would_refuse() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         # Without a limit a container gets max: four times the request, before and after.
@@ -245,11 +245,11 @@ def test_a_pod_stays_whose_replacement_a_limit_range_would_refuse() -> None:
         await updater.run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_vpa_without_a_target_harms_nobody() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.autoscale("Recreate")
         await shop.recommend("100m")
         await shop.updater().run_once()
@@ -257,13 +257,13 @@ def test_a_vpa_without_a_target_harms_nobody() -> None:
             await shop.admin.get(DEPLOYMENTS, "web", namespace="shop")
         assert shop.calls("eviction") == []
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone() -> None:
     """Admission goes by the oldest VPA: by the younger one's word they would go for ever."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Initial", name="first")
         await asyncio.sleep(2)
@@ -272,11 +272,11 @@ def test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone() -> No
         await shop.updater().run_once()
         assert shop.calls("eviction") == []
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_an_older_vpa_that_only_advises_stands_in_nobodys_way() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Off", name="first")
         await asyncio.sleep(2)
@@ -285,11 +285,11 @@ def test_an_older_vpa_that_only_advises_stands_in_nobodys_way() -> None:
         await shop.updater().run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_what_a_pass_looks_at_once_more_before_it_acts() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.settle()
@@ -315,11 +315,11 @@ def test_what_a_pass_looks_at_once_more_before_it_acts() -> None:
         assert shop.caches.has_pod(kept)
         assert not shop.caches.has_vpa(vpa)
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_vpa_that_is_skipped_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.autoscale("Recreate")
         await shop.autoscale("InPlace", name="gated")
         await shop.settle()
@@ -340,4 +340,4 @@ def test_a_vpa_that_is_skipped_is_told_once(caplog: pytest.LogCaptureFixture) ->
             "mode InPlace needs --feature-gates=InPlace=true",
         )
 
-    in_shop(test, gate=False)
+    in_updater_sandbox(test, gate=False)

@@ -6,16 +6,16 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.endpoints import EVENTS, PODS, Endpoint
-from updater_shop import Shop, in_shop
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 BLOCKED, UNBLOCKED = "InPlaceResizeBlocked", "InPlaceResizeUnblocked"
 
 
-async def events(shop: Shop, reason: str) -> list[tuple[str, str]]:
+async def events(shop: UpdaterSandbox, reason: str) -> list[tuple[str, str]]:
     """Kind of the object, and message; sorted, each as often as it was sent."""
     listing = await shop.admin.list(EVENTS.as_dicts(), namespace="shop")
     return sorted(
@@ -26,7 +26,7 @@ async def events(shop: Shop, reason: str) -> list[tuple[str, str]]:
     )
 
 
-async def passes(shop: Shop, updater: Any, count: int) -> None:
+async def passes(shop: UpdaterSandbox, updater: Any, count: int) -> None:
     for _ in range(count):
         await updater.run_once()
         await shop.settle()
@@ -36,7 +36,7 @@ async def passes(shop: Shop, updater: Any, count: int) -> None:
 def test_x114_what_never_fits_is_reported_when_it_is_decided(version: str, first: int) -> None:
     """Before 1.36 the kubelet says so after the call, and with it the second pass decides."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=1)
         await shop.autoscale("InPlace", minReplicas=1)
         await shop.recommend("9")
@@ -63,11 +63,11 @@ def test_x114_what_never_fits_is_reported_when_it_is_decided(version: str, first
         assert await shop.cpu() == ["600m"]
         assert [kind for kind, _ in await events(shop, UNBLOCKED)] == [kind for kind, _ in told]
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 def test_x114_an_infeasible_resize_is_reported_where_the_pod_is_evicted_instead() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=2)
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("9")
@@ -78,13 +78,13 @@ def test_x114_an_infeasible_resize_is_reported_where_the_pod_is_evicted_instead(
         ((_, message), *_) = evicted
         assert message.endswith("[resize_infeasible] (VPA web; app cpu 500m -> 9)")
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_x114_a_deferred_resize_is_reported_once_and_again_when_it_is_over() -> None:
     """Two nodes of two cores, three pods that would like 1.9 each: two of them share a node."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlace")
         await shop.recommend("1900m")
@@ -116,11 +116,11 @@ def test_x114_a_deferred_resize_is_reported_once_and_again_when_it_is_over() -> 
         ]
         assert await events(shop, BLOCKED) == told
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_x114_what_a_quota_refuses_is_reported_until_it_is_accepted() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=1)
         body = {"metadata": {"name": "tight"}, "spec": {"hard": {"requests.cpu": "550m"}}}
         await shop.admin.create(QUOTAS, body, namespace="shop")
@@ -140,7 +140,7 @@ def test_x114_what_a_quota_refuses_is_reported_until_it_is_accepted() -> None:
         (resized,) = await shop.told("InPlaceResizedByVPA")
         assert resized.endswith("[outside_range] (VPA web; app cpu 500m -> 600m)")
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_x114_a_refused_eviction_is_logged_when_it_changes(
@@ -149,7 +149,7 @@ def test_x114_a_refused_eviction_is_logged_when_it_changes(
     def lines() -> list[dict[str, Any]]:
         return [vars(line) for line in caplog.records if line.message == "eviction refused"]
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=1)
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
         body = {"metadata": {"name": "web"}, "spec": spec}
@@ -174,4 +174,4 @@ def test_x114_a_refused_eviction_is_logged_when_it_changes(
             await passes(shop, updater, 2)
             assert [line["status"] for line in lines()] == [429, 500]
 
-    in_shop(test)
+    in_updater_sandbox(test)

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, Endpoint
 from updater.eviction.disruption import DisruptionPolicy
-from updater_shop import Shop, in_shop
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 
 
-async def shrink(shop: Shop, replicas: int, cpu: str) -> None:
+async def shrink(shop: UpdaterSandbox, replicas: int, cpu: str) -> None:
     """Make the Deployment one of so many pods of that size."""
     containers = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]
     spec = {"replicas": replicas, "template": {"spec": {"containers": containers}}}
@@ -30,7 +30,7 @@ async def shrink(shop: Shop, replicas: int, cpu: str) -> None:
 
 
 def test_a_budget_that_lets_seven_of_ten_go_lets_seven_go() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         tolerant = DisruptionPolicy(tolerance_fraction=1.0)
         shop.rules = replace(shop.rules, disruption=tolerant, checks_outcomes=False)
         await shop.deploy()
@@ -44,12 +44,12 @@ def test_a_budget_that_lets_seven_of_ten_go_lets_seven_go() -> None:
         await shop.updater().run_once()
         assert sorted(shop.calls("eviction")) == [201] * 7 + [429] * 3
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_what_no_node_has_is_no_reason_to_keep_a_pod(version: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("999")
@@ -61,14 +61,14 @@ def test_what_no_node_has_is_no_reason_to_keep_a_pod(version: str) -> None:
         told = await shop.told("EvictedByVPA")
         assert all("[resize_infeasible] (VPA web" in message for message in told)
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_what_a_whole_node_has_is_waited_for_and_then_the_pod_goes(version: str) -> None:
     """Where other pods are on the node, too: it would fit, and not now."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy(replicas=4)
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("2")
@@ -85,4 +85,4 @@ def test_what_a_whole_node_has_is_waited_for_and_then_the_pod_goes(version: str)
         told = await shop.told("EvictedByVPA")
         assert "[resize_deferred_too_long] (VPA web" in told[0]
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)

@@ -5,19 +5,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import pytest
+from disruption_judge import Judge
+from faulty_cluster import BUDGETS, INTERVAL, FaultyCluster, Process, Workload, faulty_cluster
+from workloads import NAMESPACE
 
 from common.errors import LeadershipLostError
 from common.features import FeatureGates
 from common.kube.endpoints import PODS, VPAS
-from disruption_judge import Judge
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.virtual_time import VirtualClock
-from stormy_cluster import BUDGETS, INTERVAL, Process, Storm, Workload, storm
 from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.snapshot.live_pod import MANAGER
-from workloads import NAMESPACE
 
 pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured
 RULES = Rules(
@@ -39,14 +39,14 @@ MODES = (
 
 def in_cluster(
     workloads: Sequence[Workload],
-    test: Callable[[Storm], Awaitable[None]],
+    test: Callable[[FaultyCluster], Awaitable[None]],
     *,
     version: str = "1.36",
 ) -> None:
     """Run a test in a cluster without mishaps; at the end the judge looks at what was sent."""
 
     async def main(clock: VirtualClock) -> None:
-        async with storm(workloads, RULES, clock, seed=1, version=version) as calm:
+        async with faulty_cluster(workloads, RULES, clock, seed=1, version=version) as calm:
             await test(calm)
             Judge(RULES.disruption.tolerance_fraction, LAG).check(calm.log.entries)
 
@@ -54,58 +54,71 @@ def in_cluster(
 
 
 def trouble(
-    storm: Storm, pods: str, effect: Effect, *, count: int | None = None, of: str = "*"
+    faulty_cluster: FaultyCluster,
+    pods: str,
+    effect: Effect,
+    *,
+    count: int | None = None,
+    of: str = "*",
 ) -> None:
     """Something is wrong with the updater's evictions and resizes of these pods."""
     for kind in ("eviction", "resize") if of == "*" else (of,):
         calls = Calls(resource=f"pods/{kind}", name=pods, user_agent=f"{MANAGER}*")
-        storm.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, count=count))
+        faulty_cluster.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, count=count))
 
 
-def requests(storm: Storm, workload: str = "shop") -> list[str]:
+def requests(faulty_cluster: FaultyCluster, workload: str = "shop") -> list[str]:
     """Of CPU, by the pods that are there."""
-    return [pod.wanted["app"]["requests"]["cpu"] for pod in storm.log.pods if pod.app == workload]
+    return [
+        pod.wanted["app"]["requests"]["cpu"]
+        for pod in faulty_cluster.log.pods
+        if pod.app == workload
+    ]
 
 
-def done(storm: Storm, kind: str) -> list[str]:
+def done(faulty_cluster: FaultyCluster, kind: str) -> list[str]:
     """The pods that were evicted or resized, in order."""
-    return [call.name for call in storm.log.calls if call.kind == kind and call.done_at is not None]
+    return [
+        call.name
+        for call in faulty_cluster.log.calls
+        if call.kind == kind and call.done_at is not None
+    ]
 
 
-def workloads_evicted(storm: Storm) -> set[str]:
+def workloads_evicted(faulty_cluster: FaultyCluster) -> set[str]:
     """The workloads that pods were evicted of."""
-    return {storm.workload_of(name).name for name in done(storm, "eviction")}
+    return {faulty_cluster.workload_of(name).name for name in done(faulty_cluster, "eviction")}
 
 
-async def recommend(storm: Storm) -> None:
+async def recommend(faulty_cluster: FaultyCluster) -> None:
     for one in MODES:
-        await storm.recommend(one.name, 300, 256)
+        await faulty_cluster.recommend(one.name, 300, 256)
 
 
-def brought_up_to_date(storm: Storm, before: Sequence[str]) -> None:
+def brought_up_to_date(faulty_cluster: FaultyCluster, before: Sequence[str]) -> None:
     """Pods of mode Recreate were replaced, some of them again; all others were resized once."""
-    evicted = done(storm, "eviction")
+    evicted = done(faulty_cluster, "eviction")
     assert len(evicted) == len(set(evicted))
     assert len(evicted) > 1
-    assert workloads_evicted(storm) == {"recreate"}
-    assert len(requests(storm, "recreate")) == 3
+    assert workloads_evicted(faulty_cluster) == {"recreate"}
+    assert len(requests(faulty_cluster, "recreate")) == 3
     kept = [name for name in before if not name.startswith("recreate")]
-    assert sorted(done(storm, "resize")) == kept
-    assert requests(storm, "either") + requests(storm, "never") == ["300m"] * 6
+    assert sorted(done(faulty_cluster, "resize")) == kept
+    assert requests(faulty_cluster, "either") + requests(faulty_cluster, "never") == ["300m"] * 6
 
 
-async def passes(storm: Storm, count: int) -> None:
+async def passes(faulty_cluster: FaultyCluster, count: int) -> None:
     """Until so many more passes have begun, and a moment longer."""
-    storm.process.goal = storm.process.passes + count - 1
-    storm.process.reached.clear()
-    await storm.process.reached.wait()
+    faulty_cluster.process.goal = faulty_cluster.process.passes + count - 1
+    faulty_cluster.process.reached.clear()
+    await faulty_cluster.process.reached.wait()
     await asyncio.sleep(1)
 
 
 def test_an_eviction_without_an_answer_still_counts_in_the_next_pass() -> None:
     """It is carried out a minute later, when the next one would have taken another pod."""
 
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         first, second, _ = calm.names()
         trouble(calm, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
         trouble(calm, second, Effect(delay=LATE), count=1)
@@ -135,7 +148,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("effect", REFUSALS.values(), ids=REFUSALS)
 def test_calls_that_fail_twice_are_done_once_in_the_end(effect: Effect) -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         trouble(calm, "recreate-*", effect, count=2)
         trouble(calm, "either-*", effect, count=2, of="resize")
@@ -154,7 +167,7 @@ LOST = ("no answer", "no answer, and carried out", "carried out when nobody wait
 def test_what_became_of_calls_need_not_be_known_after_a_restart(lost: str) -> None:
     """An eviction names the pod's UID, and a resize that was carried out stands in the spec."""
 
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         trouble(calm, "recreate-*", REFUSALS[lost], count=2)
         trouble(calm, "either-*", REFUSALS[lost], count=2, of="resize")
@@ -171,7 +184,7 @@ def test_what_became_of_calls_need_not_be_known_after_a_restart(lost: str) -> No
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate"])
 def test_a_disruption_budget_is_asked_again_until_it_gives_way(mode: str) -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         trouble(calm, "*", Effect(refuse=Refusal.FORBIDDEN), of="resize")
         await calm.recommend("shop", 300, 256)
         await passes(calm, 3)
@@ -191,7 +204,7 @@ def test_a_disruption_budget_is_asked_again_until_it_gives_way(mode: str) -> Non
 def test_a_pod_that_waits_for_its_turn_is_looked_at_once_more(change: str) -> None:
     """The first call takes its time and is refused in the end; the second pod was next."""
 
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         first, second, third = calm.names()
         trouble(calm, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
         await calm.recommend("shop", 300, 256)
@@ -221,7 +234,7 @@ def test_a_pod_that_waits_for_its_turn_is_looked_at_once_more(change: str) -> No
 def test_an_api_server_that_restarts_in_mid_pass_ends_it_and_the_next_one_goes_on(
     history: str,
 ) -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         trouble(calm, "*", Effect(delay=10.0), count=3)
         await recommend(calm)
@@ -237,7 +250,7 @@ def test_an_api_server_that_restarts_in_mid_pass_ends_it_and_the_next_one_goes_o
 
 
 def test_watches_that_break_and_tell_everything_twice_change_nothing() -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         watches = Calls(verb="watch", user_agent=f"{MANAGER}*")
         effect = Effect(watch_cut=2.5 * INTERVAL, watch_duplicates=True)
@@ -255,7 +268,7 @@ def test_watches_that_break_and_tell_everything_twice_change_nothing() -> None:
 
 
 def test_who_loses_the_lease_in_mid_pass_ends_before_the_other_one_begins() -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         await calm.process.kill()
         one, other = (
@@ -288,7 +301,7 @@ def test_who_loses_the_lease_in_mid_pass_ends_before_the_other_one_begins() -> N
 
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_every_version_runs_the_three_modes(version: str) -> None:
-    async def test(calm: Storm) -> None:
+    async def test(calm: FaultyCluster) -> None:
         before = calm.names()
         await recommend(calm)
         await passes(calm, 8)

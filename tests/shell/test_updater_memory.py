@@ -6,16 +6,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
 from updater.evaluate.update_order import Thresholds
-from updater_shop import Shop, in_shop
 
 MINUTE = timedelta(minutes=1)
 
 
-async def recommend_around(shop: Shop, cpu: str) -> None:
+async def recommend_around(shop: UpdaterSandbox, cpu: str) -> None:
     """Recommend this, in a range so wide that nobody leaves it."""
     container = {
         "containerName": "app",
@@ -34,7 +34,7 @@ async def recommend_around(shop: Shop, cpu: str) -> None:
     await shop.settle()
 
 
-async def passes(shop: Shop, count: int, *, restarting: bool = False) -> None:
+async def passes(shop: UpdaterSandbox, count: int, *, restarting: bool = False) -> None:
     """So many passes, a minute apart; each by a new process, or all by the same."""
     updater = shop.updater()
     for _ in range(count):
@@ -45,19 +45,19 @@ async def passes(shop: Shop, count: int, *, restarting: bool = False) -> None:
 
 
 def test_that_mode_auto_is_deprecated_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.autoscale("Auto")
         await shop.settle()
         await passes(shop, 3)
 
-    in_shop(test)
+    in_updater_sandbox(test)
     assert sum("mode Auto is deprecated" in message for message in caplog.messages) == 1
 
 
 # Versions before 1.36 take what never fits, and the kubelet says so; later ones refuse it.
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_a_restart_costs_one_attempt_for_each_pod_at_most(version: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlace")
         await shop.recommend("9")
@@ -73,13 +73,13 @@ def test_a_restart_costs_one_attempt_for_each_pod_at_most(version: str) -> None:
         assert await shop.cpu() == ["600m"] * 3
         assert shop.calls("eviction") == []
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 def test_a_resize_starts_the_twelve_hours_anew_across_a_restart_too() -> None:
     """Twenty minutes stand for the twelve hours."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         shop.rules = replace(shop.rules, thresholds=Thresholds(min_lifetime=20 * MINUTE))
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
@@ -98,10 +98,10 @@ def test_a_resize_starts_the_twelve_hours_anew_across_a_restart_too() -> None:
         assert await shop.cpu() == ["800m"] * 3
         assert shop.calls("eviction") == []
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
-async def deploy_with_limits(shop: Shop) -> None:
+async def deploy_with_limits(shop: UpdaterSandbox) -> None:
     """Three pods of 256Mi with limits of 512Mi."""
     resources = {
         "requests": {"cpu": "500m", "memory": "256Mi"},
@@ -115,7 +115,7 @@ async def deploy_with_limits(shop: Shop) -> None:
     await shop.settle()
 
 
-async def memory_limits(shop: Shop) -> list[Any]:
+async def memory_limits(shop: UpdaterSandbox) -> list[Any]:
     listing = await shop.admin.list(PODS, namespace="shop")
     resources = [pod.spec.containers[0].resources for pod in listing.items]
     return [(each.limits or {})["memory"] for each in resources if each is not None]
@@ -124,7 +124,7 @@ async def memory_limits(shop: Shop) -> list[Any]:
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 def test_memory_limits_shrink_in_place(mode: str, version: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy_with_limits(shop)
         await shop.autoscale(mode)
         await shop.recommend("500m", "128Mi")
@@ -133,11 +133,11 @@ def test_memory_limits_shrink_in_place(mode: str, version: str) -> None:
         assert shop.calls("resize") == [200] * 3
         assert shop.calls("eviction") == []
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 def test_kubernetes_1_33_refuses_that_and_mode_in_place_waits() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy_with_limits(shop)
         await shop.autoscale("InPlace")
         await shop.recommend("500m", "128Mi")
@@ -148,11 +148,11 @@ def test_kubernetes_1_33_refuses_that_and_mode_in_place_waits() -> None:
         assert await memory_limits(shop) == ["512Mi"] * 3
         assert shop.calls("eviction") == []
 
-    in_shop(test, version="1.33")
+    in_updater_sandbox(test, version="1.33")
 
 
 def test_kubernetes_1_33_refuses_that_and_the_pod_is_replaced_where_that_is_allowed() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy_with_limits(shop)
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("500m", "128Mi")
@@ -162,4 +162,4 @@ def test_kubernetes_1_33_refuses_that_and_the_pod_is_replaced_where_that_is_allo
         (message,) = await shop.told("EvictedByVPA")
         assert "[resize_refused] (VPA web" in message
 
-    in_shop(test, version="1.33")
+    in_updater_sandbox(test, version="1.33")

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
+from updater_harness import RecordingActuator
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -15,8 +17,6 @@ from common.recommendation.changes import ResourceChange
 from updater.decision import Reason
 from updater.preview import NotNow, PassPreview
 from updater.snapshot.selection import Scope
-from updater_harness import RecordingActuator
-from updater_shop import Shop, in_shop
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ def decisions(plan: PassPreview | NotNow) -> Sequence[str]:
     return sorted(f"{each.action} {each.reason}" for each in plan.decisions.values())
 
 
-async def drifted(shop: Shop, mode: str = "Recreate", *, cpu: str = "100m") -> None:
+async def drifted(shop: UpdaterSandbox, mode: str = "Recreate", *, cpu: str = "100m") -> None:
     """Three pods that request something else than is recommended."""
     await shop.deploy()
     await shop.autoscale(mode)
@@ -49,7 +49,7 @@ async def drifted(shop: Shop, mode: str = "Recreate", *, cpu: str = "100m") -> N
 
 
 def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await drifted(shop)
         registry = CollectorRegistry()
         updater = shop.updater(registry=registry)
@@ -63,11 +63,11 @@ def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
         await updater.run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await drifted(shop)
         shop.admission = AdmissionStatus.STALE
         plan = await shop.updater().plan()
@@ -76,7 +76,7 @@ def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
         assert plan.admission is AdmissionStatus.STALE
         assert plan.taken_at == shop.clock.now()
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
     ],
 )
 def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.settle()
@@ -100,13 +100,13 @@ def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> Non
         assert isinstance(plan, PassPreview)
         assert sorted(vpa.metadata.name for vpa in plan.vpas) == vpas
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
     """Two nodes of two cores, and three pods that would like 1.9 each: one resize has to wait."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await drifted(shop, "InPlaceOrRecreate", cpu="1900m")
         updater = shop.updater()
         waiting: dict[str, datetime] = {}
@@ -131,11 +131,11 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
             assert shop.calls("eviction") == []
             await updater.run_once()
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await drifted(shop)
         actuator = Asleep()
         updater = shop.updater(actuator=actuator)
@@ -151,11 +151,11 @@ def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -
         # One is taken to be gone, although the cache still shows it, and the others wait for it.
         assert decisions(planning.result()) == ["wait budget_exhausted"] * 2
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await drifted(shop)
         actuator = Asleep()
         updater = shop.updater(actuator=actuator)
@@ -166,24 +166,24 @@ def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
             actuator.awake.set()
         assert isinstance(await updater.plan(), PassPreview)
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_plan_that_takes_too_long_is_given_up() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         shop.admission_takes = 31.0  # virtual seconds; half an interval is 30
         updater = shop.updater()
         assert await updater.plan() is NotNow.TOO_SLOW
         shop.admission_takes = 0.0
         assert isinstance(await updater.plan(), PassPreview)
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_without_fresh_caches_there_is_no_plan() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         updater = shop.updater()
         await shop.cluster.stop_api_server()
         assert await updater.plan() is NotNow.NOT_FRESH
 
-    in_shop(test)
+    in_updater_sandbox(test)

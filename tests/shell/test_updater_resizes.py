@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
@@ -12,20 +13,19 @@ from sandbox.kubelet.pod_resources import Totals
 from updater.resize.resize_state import ResizeStatus, resize_status
 from updater.run import Updater
 from updater.snapshot.live_pod import WITHDRAWER
-from updater_shop import Shop, in_shop
 
 GIB = 2**30
 IN_PLACE = ("InPlace", "InPlaceOrRecreate")
 VERSIONS = ("1.35", "1.36")  # the kubelet says what is infeasible; the API server does
 
 
-async def passes(shop: Shop, updater: Updater, times: int = 4) -> None:
+async def passes(shop: UpdaterSandbox, updater: Updater, times: int = 4) -> None:
     for _ in range(times):
         await updater.run_once()
         await shop.settle()
 
 
-async def resize_nodes(shop: Shop, *, cpu: int, memory: int = 4 * GIB) -> None:
+async def resize_nodes(shop: UpdaterSandbox, *, cpu: int, memory: int = 4 * GIB) -> None:
     """Give every node another size."""
     kubelets = shop.cluster.kubelets
     for node in list(kubelets.nodes.values()):
@@ -33,7 +33,7 @@ async def resize_nodes(shop: Shop, *, cpu: int, memory: int = 4 * GIB) -> None:
     await shop.settle()
 
 
-async def requests(shop: Shop) -> list[list[dict[str, str]]]:
+async def requests(shop: UpdaterSandbox) -> list[list[dict[str, str]]]:
     """What the containers of each pod request, by its spec."""
     listing = await shop.admin.list(PODS.as_dicts(), namespace="shop")
     return sorted(
@@ -42,12 +42,12 @@ async def requests(shop: Shop) -> list[list[dict[str, str]]]:
     )
 
 
-async def statuses(shop: Shop) -> set[ResizeStatus]:
+async def statuses(shop: UpdaterSandbox) -> set[ResizeStatus]:
     listing = await shop.admin.list(PODS, namespace="shop")
     return {resize_status(pod) for pod in listing.items}
 
 
-async def restarts(shop: Shop) -> int:
+async def restarts(shop: UpdaterSandbox) -> int:
     listing = await shop.admin.list(PODS, namespace="shop")
     return sum(
         status.restart_count
@@ -64,7 +64,7 @@ async def restarts(shop: Shop) -> int:
 def test_a_deferred_resize_follows_the_recommendation(wanted: str, mode: str) -> None:
     """Two nodes of two cores, and three pods: 1900m each don't fit; they have 500m."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale(mode)
         await shop.recommend("1900m")
@@ -81,11 +81,11 @@ def test_a_deferred_resize_follows_the_recommendation(wanted: str, mode: str) ->
         assert shop.calls("eviction") == []
         assert await restarts(shop) == 0
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_what_the_kubelet_calls_infeasible_is_withdrawn_when_nothing_is_wanted() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("InPlaceOrRecreate")
         shop.admission = AdmissionStatus.STALE  # no evictions
@@ -109,7 +109,7 @@ def test_what_the_kubelet_calls_infeasible_is_withdrawn_when_nothing_is_wanted()
         ]
         assert all(WITHDRAWER in each for each in managers), "a restart can tell it from a resize"
 
-    in_shop(test, version="1.35")
+    in_updater_sandbox(test, version="1.35")
 
 
 # X101
@@ -118,7 +118,7 @@ def test_what_the_kubelet_calls_infeasible_is_withdrawn_when_nothing_is_wanted()
 @pytest.mark.parametrize("mode", IN_PLACE)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_did_not_fit_is_tried_again_once_the_nodes_have_grown(version: str, mode: str) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale(mode)
         shop.admission = AdmissionStatus.STALE  # no evictions
@@ -136,13 +136,13 @@ def test_what_did_not_fit_is_tried_again_once_the_nodes_have_grown(version: str,
         assert shop.calls("eviction") == []
         assert await restarts(shop) == 0
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 # X102
 
 
-async def deploy_two(shop: Shop, replicas: int = 2) -> None:
+async def deploy_two(shop: UpdaterSandbox, replicas: int = 2) -> None:
     """An application and its sidecar."""
     resources = {"requests": {"cpu": "200m", "memory": "128Mi"}}
     containers = [
@@ -160,7 +160,7 @@ async def deploy_two(shop: Shop, replicas: int = 2) -> None:
     await shop.settle()
 
 
-async def recommend_two(shop: Shop, app: dict[str, str], log: dict[str, str]) -> None:
+async def recommend_two(shop: UpdaterSandbox, app: dict[str, str], log: dict[str, str]) -> None:
     told = [
         {"containerName": name, "target": each, "lowerBound": each, "upperBound": each}
         for name, each in (("app", app), ("log", log))
@@ -181,7 +181,7 @@ async def recommend_two(shop: Shop, app: dict[str, str], log: dict[str, str]) ->
 def test_a_sidecar_gets_its_memory_though_its_neighbour_wants_too_much_cpu(
     version: str, mode: str
 ) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy_two(shop)
         await shop.autoscale(mode)
         shop.admission = AdmissionStatus.STALE  # no evictions
@@ -201,11 +201,11 @@ def test_a_sidecar_gets_its_memory_though_its_neighbour_wants_too_much_cpu(
         assert await requests(shop) == [whole, whole]
         assert shop.calls("eviction") == []
 
-    in_shop(test, version=version)
+    in_updater_sandbox(test, version=version)
 
 
 def test_nodes_that_grow_get_the_rest_as_well() -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await deploy_two(shop)
         await shop.autoscale("InPlace")
         app, log = {"cpu": "3", "memory": "128Mi"}, {"cpu": "200m", "memory": "512Mi"}
@@ -217,4 +217,4 @@ def test_nodes_that_grow_get_the_rest_as_well() -> None:
         await passes(shop, updater)
         assert await requests(shop) == [[app, log]] * 2
 
-    in_shop(test)
+    in_updater_sandbox(test)

@@ -6,9 +6,9 @@ The API server and the kubelets judge each resize: one at a wrong place would be
 from typing import Any
 
 import pytest
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.endpoints import PODS
-from updater_shop import Shop, in_shop
 
 IMAGE = "shop:1"
 REQUESTS = {"requests": {"cpu": "100m"}}
@@ -17,7 +17,7 @@ PROXY = {"name": "proxy", "image": IMAGE, "restartPolicy": "Always", "resources"
 UPDATED = ("InPlaceOrRecreate", "InPlace", "Recreate")
 
 
-async def init_cpu(shop: Shop) -> list[dict[str, tuple[str, str]]]:
+async def init_cpu(shop: UpdaterSandbox) -> list[dict[str, tuple[str, str]]]:
     """What each pod's init containers ask for, and what the kubelet reports."""
     listing = await shop.admin.list(PODS.as_dicts(), namespace="shop")
 
@@ -43,7 +43,7 @@ SAME = ("100m", "100m")
 @pytest.mark.parametrize("version", ["1.33", "1.36"])
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_sidecar_is_resized_where_it_is(mode: str, version: str) -> None:
-    async def main(shop: Shop) -> None:
+    async def main(shop: UpdaterSandbox) -> None:
         await shop.deploy(initContainers=[MIGRATE, PROXY])
         await shop.autoscale(mode)
         await shop.recommend("500m", proxy="250m", migrate="700m")
@@ -55,23 +55,23 @@ def test_a_sidecar_is_resized_where_it_is(mode: str, version: str) -> None:
         assert shop.calls("resize") == [200, 200, 200]
         assert shop.calls("eviction") == []
 
-    in_shop(main, version=version, sidecars=True)
+    in_updater_sandbox(main, version=version, sidecars=True)
 
 
 def test_a_pod_is_evicted_for_its_sidecar() -> None:
-    async def main(shop: Shop) -> None:
+    async def main(shop: UpdaterSandbox) -> None:
         await shop.deploy(initContainers=[MIGRATE, PROXY])
         await shop.autoscale("Recreate")
         await shop.recommend("500m", proxy="250m")
         await shop.updater().run_once()
         assert shop.calls("eviction") == [201]
 
-    in_shop(main, sidecars=True)
+    in_updater_sandbox(main, sidecars=True)
 
 
 @pytest.mark.parametrize("mode", UPDATED)
 def test_with_the_gate_off_nothing_is_done_for_a_sidecar(mode: str) -> None:
-    async def main(shop: Shop) -> None:
+    async def main(shop: UpdaterSandbox) -> None:
         await shop.deploy(initContainers=[MIGRATE, PROXY])
         await shop.autoscale(mode)
         await shop.recommend("500m", proxy="250m", migrate="700m")
@@ -82,14 +82,14 @@ def test_with_the_gate_off_nothing_is_done_for_a_sidecar(mode: str) -> None:
         assert await init_cpu(shop) == [{"migrate": SAME, "proxy": SAME}] * 3
         assert shop.calls("resize") == shop.calls("eviction") == []
 
-    in_shop(main)
+    in_updater_sandbox(main)
 
 
 @pytest.mark.parametrize("mode", UPDATED)
 def test_nothing_is_done_for_a_plain_init_container(mode: str) -> None:
     """AEP-8905: also not where the recommendation is for a sidecar of the same name."""
 
-    async def main(shop: Shop) -> None:
+    async def main(shop: UpdaterSandbox) -> None:
         await shop.deploy(initContainers=[MIGRATE, {**MIGRATE, "name": "proxy"}])
         await shop.autoscale(mode)
         await shop.recommend("500m", proxy="250m", migrate="700m")
@@ -100,7 +100,7 @@ def test_nothing_is_done_for_a_plain_init_container(mode: str) -> None:
         assert await init_cpu(shop) == [{"migrate": SAME, "proxy": SAME}] * 3
         assert shop.calls("resize") == shop.calls("eviction") == []
 
-    in_shop(main, sidecars=True)
+    in_updater_sandbox(main, sidecars=True)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_restart_of_a_sidecar_takes_a_part_of_the_budget(restart: str, at_once
     """With --in-place-skip-disruption-budget only changes without a restart are free."""
     policy = {"resourceName": "cpu", "restartPolicy": restart}
 
-    async def main(shop: Shop) -> None:
+    async def main(shop: UpdaterSandbox) -> None:
         await shop.deploy(initContainers=[{**PROXY, "resizePolicy": [policy]}])
         await shop.autoscale("InPlaceOrRecreate")
         await shop.recommend("500m", proxy="250m")
@@ -124,4 +124,4 @@ def test_a_restart_of_a_sidecar_takes_a_part_of_the_budget(restart: str, at_once
         await shop.settle()
         assert await init_cpu(shop) == [{"proxy": ("250m", "250m")}] * 3
 
-    in_shop(main, sidecars=True, skips_budget=True)
+    in_updater_sandbox(main, sidecars=True, skips_budget=True)

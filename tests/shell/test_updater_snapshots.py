@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.errors import KubeError
 from common.kube.client import PatchType
@@ -19,7 +20,6 @@ from updater.snapshot.pod_matching import Matcher
 from updater.snapshot.rollout import Rollout
 from updater.snapshot.selection import divide_pods, select_vpas
 from updater.snapshot.snapshot_builder import SnapshotBuilder
-from updater_shop import Shop, in_shop
 
 STEPS = 25
 PROGRESSING = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
@@ -28,7 +28,7 @@ PROGRESSING = {"type": "Progressing", "status": "True", "reason": "NewReplicaSet
 class Looker:
     """Takes pictures of a shop's caches as a pass does."""
 
-    def __init__(self, shop: Shop) -> None:
+    def __init__(self, shop: UpdaterSandbox) -> None:
         self.caches = shop.caches
         self.targets = Targets(shop.client, shop.caches.controllers)
         self.errors = ObjectErrors("updater", CollectorRegistry())
@@ -47,7 +47,7 @@ class Looker:
 class Meddler:
     """Changes something about a shop, whatever that is."""
 
-    def __init__(self, shop: Shop, seed: int) -> None:
+    def __init__(self, shop: UpdaterSandbox, seed: int) -> None:
         self.shop = shop
         self.random = Random(seed)
         self.made = 0
@@ -128,7 +128,7 @@ class Meddler:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_who_remembers_sees_what_is_there(seed: int) -> None:
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         remembering, meddler = Looker(shop), Meddler(shop, seed)
@@ -141,13 +141,13 @@ def test_who_remembers_sees_what_is_there(seed: int) -> None:
             seen += sum(len(each.pods) for each in found.autoscaled)
         assert seen
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_who_looks_again_gets_the_same_objects() -> None:
     """So it is seen at a glance that nothing has changed; a change makes one VPA another one."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.settle()
@@ -163,13 +163,13 @@ def test_who_looks_again_gets_the_same_objects() -> None:
             assert after.autoscaled[0] is not before.autoscaled[0], change
         assert await looker.look() == await Looker(shop).look()
 
-    in_shop(test)
+    in_updater_sandbox(test)
 
 
 def test_a_deployment_that_says_the_same_is_no_change_and_a_rollout_is_one() -> None:
     """The status of Deployments is written all the time; VPAs rest as long as it says the same."""
 
-    async def test(shop: Shop) -> None:
+    async def test(shop: UpdaterSandbox) -> None:
         await shop.deploy()
         await shop.autoscale("Recreate")
         await shop.settle()
@@ -191,4 +191,4 @@ def test_a_deployment_that_says_the_same_is_no_change_and_a_rollout_is_one() -> 
         assert set(after.deployments.values()) == {web}
         assert after.sizes[web].wanted == 4, "with the surge"
 
-    in_shop(test)
+    in_updater_sandbox(test)

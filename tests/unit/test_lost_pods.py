@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-
 from disruption_entries import (
     DEPLOYMENT,
     LAG,

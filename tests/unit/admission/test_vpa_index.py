@@ -1,7 +1,8 @@
 """The index of VPAs by target, through every kind of change."""
 
-from admission.vpa_index import VpaIndex
 from builders import vpa
+
+from admission.vpa_index import VpaIndex
 from common.kube.cache import Change
 
 WEB = ("default", "Deployment", "web")

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 from common.api.autoscaling import StartupBoost, UpdateMode
 from common.api.core import ResourceQuota, ResourceQuotaStatus
@@ -13,7 +14,6 @@ from common.features import FeatureGates
 from updater.decision import Decision, Reason, leave, resize
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
-from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}

@@ -1,0 +1,72 @@
+"""Our webhook over HTTPS, in a sandbox cluster; a test may have it patch nothing for a while."""
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from https_hook import serving_hook
+from prometheus_client import CollectorRegistry
+from synced_caches import following
+from webhook_simulation import POD_RULE, throwaway_bundle
+
+from admission.cluster import CachedCluster
+from admission.metrics import AdmissionMetrics
+from admission.pod_reviews import ReviewPolicy
+from admission.reviewer import Reviewer
+from certs.authority import Bundle
+from common.features import FeatureGates
+from common.kube.client import KubeClient
+
+AGENT = "vpa-admission-controller"
+
+
+@dataclass(slots=True)
+class AdmissionHook:
+    """Reviews new pods with the code of the product, over caches of its own."""
+
+    cluster: CachedCluster
+    reviewer: Reviewer
+    patches: bool = True
+
+    @classmethod
+    def of(cls, client: KubeClient) -> "AdmissionHook":
+        cluster, policy = CachedCluster(client), ReviewPolicy(features=FeatureGates())
+        return cls(cluster, Reviewer(cluster, policy, AdmissionMetrics(CollectorRegistry())))
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if self.patches:
+            answer = await self.reviewer.answer("application/json", body)
+            return web.Response(body=answer.body, content_type="application/json")
+        review = msgspec.json.decode(body)
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        kinds = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        return web.json_response({**kinds, "response": response})
+
+    @contextlib.asynccontextmanager
+    async def serving(self, folder: Path) -> AsyncIterator[dict[str, Any]]:
+        """Serve reviews; the registration to create."""
+        bundle = throwaway_bundle()
+        async with (
+            following(self.cluster.caches),
+            serving_hook(self.handle, bundle.server, folder) as port,
+        ):
+            yield _registration(bundle, port)
+
+
+def _registration(bundle: Bundle, port: int) -> dict[str, Any]:
+    authority = base64.b64encode(bundle.authority.certificate).decode()
+    hook = {
+        "name": "vpa.k8s.io",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": authority},
+        "rules": [POD_RULE],
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": "vpa-webhook-config"}, "webhooks": [hook]}

@@ -1,0 +1,152 @@
+"""Our components as processes of the operating system, and what they are started with."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fake_api import PATIENCE, FakeApi
+
+from common.runtime.web import listen
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass
+class Process:
+    """A running component, and what it has said."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    ops: int  # port of the ops address
+    log: list[str] = field(default_factory=list)
+    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def read_log(self) -> None:
+        """Keep what it says, until it ends."""
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            async with self._told:
+                self.log.append(line.decode())
+                self._told.notify_all()
+
+    def has_nobody(self) -> bool:
+        """Whether it has ended, and every process that it had started."""
+        assert self.process.stderr is not None
+        return self.process.stderr.at_eof()
+
+    def said(self, sentence: str) -> list[str]:
+        """The lines that hold a sentence."""
+        return [line for line in self.log if sentence in line]
+
+    async def logged(self, sentence: str) -> None:
+        """Wait until it has said a sentence."""
+        async with asyncio.timeout(PATIENCE), self._told:
+            await self._told.wait_for(lambda: self.said(sentence))
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """HTTP status and body of an answer of the ops address."""
+        return await http_get(self.ops, path)
+
+    async def cycles(self) -> int:
+        """How many cycles have ended, successful or not."""
+        _, metrics = await self.get("/metrics")
+        for line in metrics.splitlines():
+            if "execution_latency_seconds_count" in line and 'step="total"' in line:
+                return int(float(line.rpartition(" ")[2]))
+        return 0
+
+    async def ended(self, *, within: float = 5) -> int:
+        """The exit code; five seconds are what is promised after a signal."""
+        async with asyncio.timeout(within):
+            return await self.process.wait()
+
+    async def stop(self) -> tuple[int, float]:
+        """Send SIGTERM; the exit code, and how many seconds it took."""
+        began = asyncio.get_running_loop().time()
+        self.process.terminate()
+        code = await self.process.wait()
+        return code, asyncio.get_running_loop().time() - began
+
+    async def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+    """``python -P -m <command>``, with our own environment less what would steer it."""
+    environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", *command),
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def http_get(port: int, path: str) -> tuple[int, str]:
+    """HTTP status and body of an answer on a loopback port."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body.decode()
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with listen(f"{LOOPBACK}:0") as found:
+        return int(found.getsockname()[1])
+
+
+def webhook_flags(folder: Path, port: int) -> list[str]:
+    """What lets admission serve, with the certificates of a folder, and register on loopback."""
+    return [
+        f"--port={port}",
+        "--register-by-url",
+        f"--webhook-address=https://{LOOPBACK}",
+        f"--webhook-port={port}",
+        f"--tls-cert-file={folder / 'serverCert.pem'}",
+        f"--tls-private-key={folder / 'serverKey.pem'}",
+        f"--client-ca-file={folder / 'caCert.pem'}",
+    ]
+
+
+@asynccontextmanager
+async def running_component(
+    name: str, api: FakeApi, folder: Path, *arguments: str
+) -> AsyncIterator[Process]:
+    """A component against an API server that keeps still; what runs at the end is killed."""
+    ops, kubeconfig = free_port(), folder / "kubeconfig"
+    kubeconfig.write_text(_kubeconfig(f"http://{LOOPBACK}:{api.port}"))
+    flags = (f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ops}", *arguments)
+    process = Process(name, await start_process([name, *flags]), ops)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(process.read_log())
+        try:
+            yield process
+        except BaseException:
+            print(f"--- {name}\n{''.join(process.log)}")  # noqa: T201 - shown when a test fails
+            raise
+        finally:
+            await process.kill()
+
+
+def _kubeconfig(server: str) -> str:
+    cluster = {"name": "fake", "cluster": {"server": server}}
+    context = {"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "fake",
+        "clusters": [cluster],
+        "contexts": [context],
+        "users": [{"name": "nobody", "user": {}}],
+    }
+    return json.dumps(content)

@@ -1,0 +1,132 @@
+"""The nodes, bounds and pods that the recorded requests met, and the way to an API server."""
+
+from typing import Any
+
+import asgi
+import msgspec
+from recorded_cases import Recorded
+
+from sandbox.apiserver.server import ApiServer
+from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
+from sandbox.objects.store import Store
+from sandbox.patching import copied
+
+FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"]
+
+
+def node(name: str, *, system: str = "linux", cpu: str = "4") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/os": system} if system else {}},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "8Gi"},
+            "declaredFeatures": FEATURES if name == "featured" else [],
+        },
+    }
+
+
+def furnish(store: Store) -> None:
+    """Create the namespaces, nodes and bounds that the recordings were made with."""
+    for name in ("golden", "limited", "quota"):
+        store.create(NAMESPACES, {"metadata": {"name": name}})
+    for one in (
+        node("manual"),
+        node("featured"),
+        node("win", system="windows"),
+        node("nolabel", system=""),
+        node("shrink", cpu="1"),
+    ):
+        store.create(NODES, one)
+    store.create(
+        LIMIT_RANGES,
+        {
+            "metadata": {"name": "lr", "namespace": "limited"},
+            "spec": {
+                "limits": [
+                    {
+                        "type": "Container",
+                        "max": {"cpu": "500m", "memory": "1Gi"},
+                        "min": {"cpu": "50m", "memory": "16Mi"},
+                        "maxLimitRequestRatio": {"memory": "4"},
+                        "default": {"cpu": "400m", "memory": "256Mi"},
+                        "defaultRequest": {"cpu": "100m", "memory": "64Mi"},
+                    },
+                    {"type": "Pod", "max": {"cpu": "600m"}},
+                ]
+            },
+        },
+    )
+
+
+def pod_before(case: Recorded) -> dict[str, Any]:
+    """The pod right before the request, with the status that the recording's notes tell."""
+    before = case.raw["before"]
+    spec = copied(before["spec"])
+    name, namespace = case.path[6], case.path[4]
+    if case.minor == 33:
+        spec.pop("resources", None)  # dropped at creation: PodLevelResources is off
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "uid": "u",
+        "resourceVersion": "1",
+    }
+    meta |= {"generation": before["generation"], "labels": {"app": name}}
+    if case.case == "resize-deployment-pod":
+        meta["labels"] = case.response["metadata"]["labels"]
+    if case.case == "resize-mirror-pod":
+        meta["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    if case.case == "resize-windows-pod":
+        spec["os"] = {"name": "windows"}
+    if case.case == "resize-restart-never":
+        spec["restartPolicy"] = "Never"
+    # The recordings leave volumes out, but not what mounts them.
+    mounts = [one for each in spec["containers"] for one in each.get("volumeMounts") or ()]
+    spec.setdefault("volumes", [{"name": one["name"], "emptyDir": {}} for one in mounts])
+    running = before["phase"] == "Running"
+    reported = []
+    for index, container in enumerate(spec["containers"]):
+        one: dict[str, Any] = {"name": container["name"]}
+        one["state"] = {"running": {}} if running else {"terminated": {}}
+        silent = {
+            "resize-running-without-status-resources": 0,
+            "resize-running-second-container-without-status-resources": 1,
+        }.get(case.case)
+        if index != silent:
+            one["resources"] = container.get("resources") or {}
+        reported.append(one)
+    status = {"phase": before["phase"], "qosClass": before["qosClass"]}
+    if before["phase"] != "Pending":
+        status["containerStatuses"] = reported
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": meta,
+        "spec": {"restartPolicy": "Always", **spec},
+        "status": status,
+    }
+
+
+def quota(used_cpu: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "rq", "namespace": "quota"},
+        "spec": {"hard": {"requests.cpu": "500m", "limits.memory": "512Mi"}},
+        "status": {
+            "hard": {"requests.cpu": "500m", "limits.memory": "512Mi"},
+            "used": {"requests.cpu": used_cpu, "limits.memory": "128Mi"},
+        },
+    }
+
+
+async def call(
+    api: ApiServer,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    *,
+    token: str,
+    content_type: str = "application/json",
+) -> tuple[int, dict[str, str], Any]:
+    """One request without a network; returns status, headers and the decoded body."""
+    sent = {"authorization": f"Bearer {token}", "content-type": content_type}
+    heard = await asgi.call(api, asgi.scope_of(method, path, sent), asgi.pieces(body))
+    return heard.status, dict(heard.headers), msgspec.json.decode(heard.body)

@@ -1,0 +1,53 @@
+"""The reference's lists of flags and metrics, and whether a component of ours has them all."""
+
+from typing import Any
+
+from golden_data import lists
+from prometheus_client import CollectorRegistry
+
+from common.flags import declared, show
+from common.runtime.settings import KLOG_FLAGS
+
+
+def of_component(component: str, kind: str) -> list[dict[str, Any]]:
+    """``kind`` is flags or metrics."""
+    (entry,) = (entry for entry in lists(kind) if entry["component"] == component)
+    found: list[dict[str, Any]] = entry[kind]
+    return found
+
+
+def check_flags(component: str, settings: type) -> set[str]:
+    """Every flag is there with the same default; the names of those that are ours alone."""
+    ours = {
+        field.metadata["flag"].removeprefix("--"): show(field.default)
+        for field in declared(settings)
+    }
+    accepted = {name.removeprefix("--"): text for name, text in KLOG_FLAGS.items()}
+    reference = of_component(component, "flags")
+    for flag in reference:
+        name, wanted = flag["name"], flag["effective_default"]
+        shown = (accepted | ours)[name]
+        if flag["type"] == "float64":
+            assert float(shown) == float(wanted), name
+        else:
+            assert shown == wanted, name
+    return set(ours) - {flag["name"] for flag in reference}
+
+
+def check_metrics(component: str, registry: CollectorRegistry) -> None:
+    """Every metric has samples, the same type, labels and buckets."""
+    types = {metric.name: metric.type for metric in registry.collect()}
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    for wanted in of_component(component, "metrics"):
+        histogram = wanted["type"] == "histogram"
+        name = wanted["name"] + ("_bucket" if histogram else "")
+        ours = [sample for sample in samples if sample.name == name]
+        assert ours, name
+        counter = wanted["type"] == "counter"
+        family = wanted["name"].removesuffix("_total") if counter else wanted["name"]
+        assert types[family] == wanted["type"], name
+        labels = {frozenset(sample.labels) - {"le"} for sample in ours}
+        assert labels == {frozenset(wanted["labels"])}, name
+        if histogram:
+            bounds = {float(sample.labels["le"]) for sample in ours} - {float("inf")}
+            assert wanted["buckets"] == sorted(bounds), name

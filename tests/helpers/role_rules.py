@@ -1,0 +1,52 @@
+"""What the manifests' roles allow, permission by permission."""
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.kube.endpoints import Permission
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RBAC = DEPLOY / "rbac"
+DRY_RUN = DEPLOY / "components" / "dry-run-preflight"
+
+
+def objects(*kinds: str, folder: Path = RBAC) -> list[dict[str, Any]]:
+    """All objects of these kinds in a folder, deploy/rbac unless another one is named."""
+    found = [
+        item
+        for path in sorted(folder.glob("*.yaml"))
+        for item in yaml.safe_load_all(path.read_text())
+    ]
+    return [item for item in found if item["kind"] in kinds]
+
+
+def bound_roles(account: str, *, folder: Path = RBAC) -> Iterator[dict[str, Any]]:
+    """The roles of a folder that are bound to a service account."""
+    roles = {
+        (item["kind"], item["metadata"]["name"]): item
+        for item in objects("ClusterRole", "Role", folder=folder)
+    }
+    for binding in objects("ClusterRoleBinding", "RoleBinding", folder=folder):
+        reference = binding["roleRef"]
+        for subject in binding["subjects"]:
+            if (subject["kind"], subject["name"]) == ("ServiceAccount", account):
+                yield roles[reference["kind"], reference["name"]]
+
+
+def granted(roles: Iterable[dict[str, Any]]) -> set[Permission]:
+    """Every single permission of some roles."""
+    return {
+        permission
+        for role in roles
+        for rule in role["rules"]
+        for permission in product(
+            rule["apiGroups"],
+            rule["resources"],
+            rule["verbs"],
+            rule.get("resourceNames", [""]),
+        )
+    }
