@@ -5,12 +5,14 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(shell $(PYTHON) -c 'impor
 BIN := $(VENV)/bin
 # -P: imports don't depend on the working directory. The editable install puts the checkout on the path.
 PY := $(BIN)/python -P
+# Properties are tested with the same examples each time (profile ci); pytest alone draws others.
+PYTEST := $(PY) -m pytest --durations=10 --hypothesis-profile=ci --numprocesses=auto --dist=worksteal
 PACKAGES := common recommender updater admission certs sandbox controlplane demo
 KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types contracts unit proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
+.PHONY: help venv test check lint types contracts unit system proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,7 +30,10 @@ $(VENV)/installed: constraints.txt pyproject.toml
 
 venv: $(VENV)/installed ## make the virtual environment
 
-test: lint types contracts unit ## everything the project promises: lint, types, contracts, tests
+test: lint types contracts unit system ## what the project promises, but for proofs and e2e: about six minutes
+
+check: lint types contracts ## the inner loop: lint, types, contracts and unit tests
+	$(PYTEST) tests/unit
 
 lint: venv ## formatting, all rules of ruff, and the words of docs and messages
 	$(BIN)/ruff format --check .
@@ -41,17 +46,17 @@ types: venv ## mypy, strict
 contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
 
-# Lists the slowest tests. Properties are tested with the same examples each time (profile ci); proofs, and
-# pytest alone, draw others.
-unit: venv ## all tests but the end-to-end ones and the longest proof; COVERAGE=1 measures coverage
-	$(PY) -m pytest --ignore=tests/e2e --ignore=tests/shell/test_history_survives.py --durations=20 \
-	  --hypothesis-profile=ci --numprocesses=auto --dist=worksteal $(if $(COVERAGE),--cov --cov-report=term)
+unit: venv ## decisions, golden data and manifests; COVERAGE=1 measures coverage, and requires it
+	$(PYTEST) tests/unit tests/golden tests/deploy tests/conformance $(if $(COVERAGE),--cov --cov-report=term)
+
+system: venv ## client, caches and cycles against the sandbox, and components as processes
+	$(PYTEST) tests/shell tests/process
 
 # PROOF_SEED=7 PROOF_SEEDS=2,3,4 make proofs: others; the seed of a failure is printed
-proofs: venv ## 1,000 stormy cycles without a forbidden eviction, a day of rollouts in steady memory, the model, restarts, 10,000 hostile objects
-	PROOF_CYCLES=1000 HOSTILE_OBJECTS=10000 PROOF_HOURS=24 MODEL_STREAMS=400 PROPERTY_EXAMPLES=400 PROOF_SEEDS=$(or $(PROOF_SEEDS),1) $(PY) -m pytest tests/shell/test_never_evict.py tests/shell/test_budget_proof.py \
-	  tests/shell/test_rolling_day.py tests/shell/test_model_agrees.py tests/shell/test_history_survives.py tests/shell/test_restarts.py \
-	  tests/shell/test_hostile_objects.py tests/unit/test_fixed_point.py --hypothesis-seed=$(or $(PROOF_SEED),1) --numprocesses=auto
+proofs: venv ## safety properties over long random runs in virtual time
+	PROOF_CYCLES=1000 HOSTILE_OBJECTS=10000 PROOF_HOURS=24 MODEL_STREAMS=400 PROPERTY_EXAMPLES=400 \
+	  PROOF_SEEDS=$(or $(PROOF_SEEDS),1) $(PY) -m pytest tests/proofs --durations=10 \
+	  --hypothesis-seed=$(or $(PROOF_SEED),1) --numprocesses=$(or $(WORKERS),auto) --dist=worksteal
 
 e2e: venv controlplane ## our manifests on a real control plane
 	$(PY) -m pytest tests/e2e --verbose

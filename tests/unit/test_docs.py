@@ -134,7 +134,7 @@ SHOWN_IN = {
     ),
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
     "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
-    "X98": ("tests/shell/test_recommender_faults.py", "test_a_clock_that_was_a_month_ahead"),
+    "X98": ("tests/proofs/test_recommender_faults.py", "test_a_clock_that_was_a_month_ahead"),
     "X107": (
         "tests/unit/common/recommendation/test_scaled_containers.py",
         "test_scaled_containers",
@@ -254,7 +254,7 @@ SHOWN_IN = {
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
     "X62": ("tests/shell/test_updater_event_trigger.py", "test_a_group_is_through_wave_by_wave"),
-    "X63": ("tests/shell/test_breaker.py", "three_evictions_of_each_vpa_and_one_an_hour"),
+    "X63": ("tests/proofs/test_breaker.py", "three_evictions_of_each_vpa_and_one_an_hour"),
     "X64": (
         "tests/unit/updater/test_candidate.py",
         "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",
@@ -288,8 +288,8 @@ SHOWN_IN = {
     "X120": ("tests/process/test_former_leader.py", "longer_than_its_lease_it_sends_no_write"),
     "X121": ("tests/shell/test_recommender_trouble.py", "x121 no status subresource"),
     "Q2": ("tests/golden/test_recommender.py", '"X125"'),
-    "X123": ("tests/shell/test_history_changes.py", "moved_to_another_workload"),
-    "X124": ("tests/shell/test_history_changes.py", "stored_in_the_cycle_that_learns_of_it"),
+    "X123": ("tests/proofs/test_history_changes.py", "moved_to_another_workload"),
+    "X124": ("tests/proofs/test_history_changes.py", "stored_in_the_cycle_that_learns_of_it"),
     "X125": ("tests/shell/test_little_is_known.py", "without_samples_get_no_recommendation"),
     "X126": ("tests/unit/common/test_object_bounds.py", "test_an_object_has_so_many_and_no_more"),
     "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),

@@ -15,14 +15,14 @@ import pytest
 from simulated_day import FAMILIES
 
 HOURS = int(os.environ.get("PROOF_HOURS", "3"))
-TESTS = Path(__file__).parents[1]
+HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 async def hours(count: int) -> list[Mapping[str, Any]]:
     """What a process of its own tells after each hour; a test before this one left no memory."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "simulated_day", str(count)),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), *sys.path))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(HELPERS), *sys.path))},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,24 @@
+"""The time limits of tests, by folder; a test that needs longer says so itself."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+SECONDS = {
+    "unit": 15,
+    "golden": 30,
+    "deploy": 15,
+    "conformance": 30,
+    "shell": 60,
+    "process": 120,
+    "proofs": 600,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Set the limit of each folder, several times what its tests take on an idle machine."""
+    for item in items:
+        folder = item.path.relative_to(ROOT).parts[0]
+        if folder in SECONDS and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS[folder]))
