@@ -45,12 +45,12 @@ class ManifestRefusal(Wire, frozen=True, kw_only=True):
 
 
 def router(judge: Judge) -> fastapi.APIRouter:
-    """The endpoint; ``judge`` is the webhook's own."""
+    """Return the endpoint; ``judge`` is the webhook's own."""
     made = fastapi.APIRouter()
 
     @made.post(PATH, response_model=None, responses=_responses(), openapi_extra=_REQUEST)
     async def explain_pod(request: fastapi.Request, namespace: str = "") -> fastapi.Response:
-        """What the webhook would answer to the creation of a pod, and why.
+        """Return what the webhook would answer to the creation of a pod, and why.
 
         The body is a manifest, in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
         DaemonSet, Job, CronJob or ReplicationController, of whose template a pod is made.

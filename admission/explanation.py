@@ -204,7 +204,7 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
 
 
 def _is_unboosted(verdict: PodVerdict, vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA asks for a boost, and no container gets one."""
+    """Return whether the VPA asks for a boost, and no container gets one."""
     place = pointer("metadata", "annotations", startup_boost_key(""))
     return has_startup_boost(vpa) and not any(
         each.path.startswith(place) for each in verdict.patches
@@ -346,7 +346,7 @@ def _named(controller: Controller | None) -> str | None:
 
 
 def as_text(explanation: PodExplanation) -> str:
-    """The same for people to read."""
+    """Return the same for people to read."""
     return "\n".join([*_head(explanation), *_body(explanation)]) + "\n"
 
 

@@ -32,7 +32,7 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The field is missing or empty."""
+    """Return the error of a field that is missing or empty."""
     message = f"Required value: {detail}" if detail else "Required value"
     return FieldError(type=ErrorType.REQUIRED, field=field, message=message)
 
@@ -44,26 +44,26 @@ def invalid(field: str, value: object, detail: str) -> FieldError:
 
 
 def unsupported(field: str, value: str, supported: Sequence[str]) -> FieldError:
-    """The value is none of those that the field can have."""
+    """Return the error of a value that the field can't have."""
     names = ", ".join(map(quoted, supported))
     message = f"Unsupported value: {quoted(value)}: supported values: {names}"
     return FieldError(type=ErrorType.NOT_SUPPORTED, field=field, message=message)
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """The field must not be set in this state."""
+    """Return the error of a field that must not be set."""
     return FieldError(type=ErrorType.FORBIDDEN, field=field, message=f"Forbidden: {detail}")
 
 
 def too_many(field: str, count: int, most: int) -> FieldError:
-    """The list is longer than it may be."""
+    """Return the error of a list that is too long."""
     noun = "item" if most == 1 else "items"
     message = f"Too many: {count}: must have at most {most} {noun}"
     return FieldError(type=ErrorType.TOO_MANY, field=field, message=message)
 
 
 def undecodable(error: Exception) -> FieldError:
-    """The object as a whole could not be read."""
+    """Return the object as a whole could not be read."""
     return FieldError(type=ErrorType.INTERNAL, field=".", message=f"Internal error: {error}")
 
 

@@ -42,7 +42,7 @@ class ReviewOutcome(enum.StrEnum):
 
     @property
     def status(self) -> str:
-        """The reference's coarser word for it."""
+        """Return the reference's coarser word for it."""
         if self is ReviewOutcome.PATCHED:
             return "applied"
         return "error" if self in _ERRORS else "skipped"

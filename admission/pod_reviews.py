@@ -76,7 +76,7 @@ class Cluster(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been listed once."""
+        """Return whether everything has been listed once."""
         ...
 
     def match(self, pod: ObjectMeta) -> Coroutine[Any, Any, VpaMatch]:
@@ -116,7 +116,7 @@ class PodVerdict:
 
     @property
     def vpa_name(self) -> str:
-        """The VPA's name; empty without one."""
+        """Return the VPA's name; empty without one."""
         vpa = self.match.vpa if self.match is not None else None
         return "" if vpa is None else vpa.metadata.name
 

@@ -48,7 +48,7 @@ class Registration:
 
     @property
     def host(self) -> str:
-        """The name that the webhook's certificate has to bear."""
+        """Return the name that the webhook's certificate needs."""
         if self.url:
             return urlsplit(self.url).hostname or ""
         return f"{self.service}.{self.namespace}.svc"

@@ -103,7 +103,7 @@ def _named(name: str, configuration: Mapping[str, Any]) -> Mapping[str, Any] | N
 
 
 def _target(hook: Mapping[str, Any]) -> dict[str, Any]:
-    """Where reviews are sent, with the port that API servers fill in."""
+    """Return where reviews are sent, with the port that API servers fill in."""
     config = hook.get("clientConfig") or {}
     service = config.get("service")
     return {

@@ -114,7 +114,7 @@ class SelfCheck:
 
     @property
     def right(self) -> bool:
-        """Whether the last check was right."""
+        """Return whether the last check was right."""
         return self._streak.right
 
     async def passed(self) -> bool:

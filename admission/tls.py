@@ -80,7 +80,7 @@ class KeyPair:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What is loaded again when it changes."""
+        """Return what is loaded again when it changes."""
         return (
             self._pair if self._client_authority is None else (*self._pair, self._client_authority)
         )
@@ -95,7 +95,7 @@ class KeyPair:
 
     @property
     def certificate(self) -> x509.Certificate:
-        """What new handshakes are shown."""
+        """Return what new handshakes are shown."""
         return self._certificate
 
     def valid_at(self, now: datetime) -> bool:

@@ -122,7 +122,7 @@ def container_policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...
 
 
 def path_of_policy(index: int) -> str:
-    """Where the policy with this index is written."""
+    """Return where the policy with this index is written."""
     return f"spec.resourcePolicy.containerPolicies[{index}]"
 
 

@@ -290,7 +290,7 @@ def _per_vpa_config_errors(
 def _at_least(
     field: str, shown: float | None, value: float | None, least: float, allowed: _Allowed
 ) -> Iterator[FieldError]:
-    """The two rules of every field of the gate PerVPAConfig."""
+    """Yield the two rules of every field of the gate PerVPAConfig."""
     if value is None:
         return
     if not allowed.per_vpa_config:
@@ -343,7 +343,7 @@ def _warnings(new: VerticalPodAutoscaler, allowed: _Allowed) -> Iterator[str]:
 def _per_vpa_config(
     policy: ContainerPolicy,
 ) -> tuple[QuantityJson, QuantityJson, int | None, int | None]:
-    """The four container fields of the gate PerVPAConfig."""
+    """Return the four container fields of the gate PerVPAConfig."""
     return (
         policy.oom_bump_up_ratio,
         policy.oom_min_bump_up,

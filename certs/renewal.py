@@ -45,7 +45,7 @@ class RenewalStep(enum.StrEnum):
 
     @property
     def trusts_what_is_kept(self) -> bool:
-        """Whether API servers have to trust what is kept before this step is taken."""
+        """Return whether API servers have to trust what is kept before this step is taken."""
         return self in (RenewalStep.NEW_SERVING_PAIR, RenewalStep.WAIT, RenewalStep.KEEP)
 
 

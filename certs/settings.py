@@ -111,12 +111,12 @@ class CertsSettings(LoggingSettings, ClientSettings):
 
     @property
     def secret(self) -> str:
-        """The Secret to write to; empty for none."""
+        """Return the Secret to write to; empty for none."""
         return self.secret_name or ("" if self.output_dir else DEFAULT_SECRET)
 
     @property
     def policy(self) -> CertificatePolicy:
-        """What is wanted of the certificates."""
+        """Return what is wanted of the certificates."""
         return CertificatePolicy(
             hosts=self.served_hosts,
             lifetime=timedelta(days=self.days),
@@ -127,7 +127,7 @@ class CertsSettings(LoggingSettings, ClientSettings):
 
     @property
     def served_hosts(self) -> tuple[str, ...]:
-        """What the serving certificate is for."""
+        """Return what the serving certificate is for."""
         return self.hosts or (f"{_SERVICE}.{self.secret_namespace}.svc",)
 
 

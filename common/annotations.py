@@ -53,7 +53,7 @@ def parse_observed_containers(value: str) -> tuple[str, ...] | None:
 
 
 def startup_boost_key(container: str) -> str:
-    """The annotation that holds a container's original resources."""
+    """Return the annotation that holds a container's original resources."""
     return f"{STARTUP_BOOST_PREFIX}{container}"
 
 
@@ -64,7 +64,7 @@ def boosted_containers(annotations: Mapping[str, str] | None) -> tuple[str, ...]
 
 
 def is_boosted(annotations: Mapping[str, str] | None) -> bool:
-    """Whether the CPU of some container is still boosted."""
+    """Return whether the CPU of some container is still boosted."""
     return any(map(_IS_BOOST, annotations or ()))
 
 

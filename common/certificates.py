@@ -77,7 +77,7 @@ def signed(
 
 
 def distinguished(name: str, organizations: Iterable[str] = ()) -> x509.Name:
-    """A subject, whose organizations are an API server's groups; a name that is too long is cut."""
+    """Return a subject; organizations are an API server's groups, and long names are cut."""
     return x509.Name(
         [
             *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
@@ -87,7 +87,7 @@ def distinguished(name: str, organizations: Iterable[str] = ()) -> x509.Name:
 
 
 def alternative_name(host: str) -> x509.GeneralName:
-    """What a certificate calls a host.
+    """Return what a certificate calls a host.
 
     Raises:
         ValueError: it is neither a DNS name nor an address.
@@ -146,7 +146,7 @@ def _constraints(permitted: list[x509.GeneralName]) -> x509.NameConstraints:
 
 
 def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
-    """What a certificate says in an extension, if it has it."""
+    """Return what a certificate says in an extension, if it has it."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
@@ -154,7 +154,7 @@ def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
 
 
 def private_pem(key: PrivateKey) -> bytes:
-    """The key as PEM, not encrypted."""
+    """Return the key as PEM, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -183,7 +183,7 @@ def _builder(
 
 
 def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
-    """Which of several authorities of the same name it was, as that one is called itself."""
+    """Return which of several authorities of the same name it was, as that one is called itself."""
     own = extension(issuer, x509.SubjectKeyIdentifier)
     if own is None:
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())

@@ -13,7 +13,7 @@ class Code(enum.StrEnum):
     meaning: str
 
     def __new__(cls, value: str, meaning: str = "") -> Self:
-        """The code is the value; nothing but this says what it means."""
+        """Return the member for a code; its meaning is kept beside the value."""
         made = str.__new__(cls, value)
         made._value_ = value
         made.meaning = meaning

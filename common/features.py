@@ -54,5 +54,5 @@ class FeatureGates:
         return cls(**{field: chosen.get(gate, everything) for gate, field in _GATES.items()})
 
     def __str__(self) -> str:
-        """The gates that are on, as the flag would take them."""
+        """Return the gates that are on, as the flag would take them."""
         return ",".join(f"{gate}=true" for gate, field in _GATES.items() if getattr(self, field))

@@ -161,7 +161,7 @@ _METAVARS: Mapping[Callable[[str], Any], str] = {
 
 
 def show(value: object) -> str:
-    """The text that a flag would parse to this value, as ``--help`` prints it.
+    """Return the text that a flag would parse to this value, as ``--help`` prints it.
 
     Durations come in Go's notation: ``1m0s``, ``24h0m0s``, ``250ms``.
     """
@@ -193,7 +193,7 @@ def _show_duration(value: timedelta) -> str:
 
 
 def declared(settings: type) -> Iterator[dataclasses.Field[Any]]:
-    """The fields of a settings class that flags set, in order of declaration."""
+    """Yield the fields of a settings class that flags set, in order of declaration."""
     for field in dataclasses.fields(settings):
         if "flag" in field.metadata:
             yield field

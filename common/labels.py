@@ -72,7 +72,7 @@ class Requirement:
     values: tuple[str, ...] = ()  # sorted
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels fulfil it; a missing label fulfils what is negative."""
+        """Return whether the labels fulfil it; a missing label fulfils what is negative."""
         value = labels.get(self.key)
         if self.operator is Operator.EXISTS:
             return value is not None
@@ -108,7 +108,7 @@ class Selector:
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether an object with these labels is selected; None is an object without labels."""
+        """Return whether an object with these labels is selected; None: it has no labels."""
         if self.nothing:
             return False
         present = labels or {}
@@ -185,7 +185,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def canonical_labels(labels: Mapping[str, str] | None) -> str:
-    """The text of a label set that is equal for equal sets: its sorted pairs.
+    """Return the text of a label set that is equal for equal sets: its sorted pairs.
 
     The pairs are sorted, not the keys: ``a.b/c=`` comes before ``a=``.
 
@@ -320,7 +320,7 @@ def _ordered(value: str, operator: Operator, bound: str) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    """A number that fits an int64, or None."""
+    """Return a number that fits an int64, or None."""
     if len(text) > 63 or _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

@@ -26,5 +26,5 @@ def remove(path: str) -> Operation:
 
 
 def pointer(*tokens: str | int) -> str:
-    """A JSON pointer (RFC 6901) to the member or index named by each token in turn."""
+    """Return a JSON pointer (RFC 6901) to the member or index named by each token in turn."""
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)

@@ -329,7 +329,7 @@ def _binary(digits: str, fraction: int, power: int) -> tuple[int, Format]:
 
 
 def _keeps_decimal(digits: str, power: int) -> bool:
-    """Whether the reference's fast path takes the text, and so keeps it."""
+    """Return whether the reference's fast path takes the text, and so keeps it."""
     return (
         len(digits) <= 18
         and power >= -9

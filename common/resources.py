@@ -91,12 +91,12 @@ def memory_amount(quantity: Quantity) -> int:
 
 
 def cpu_quantity(millicores: int) -> Quantity:
-    """A number of millicores in decimal units: ``25m``, ``1``, ``1500m``."""
+    """Return a number of millicores in decimal units: ``25m``, ``1``, ``1500m``."""
     return Quantity.from_milli(millicores, Format.DECIMAL_SI)
 
 
 def memory_quantity(count: int) -> Quantity:
-    """A number of bytes in binary units where it is a multiple of one: ``250Mi``."""
+    """Return a number of bytes in binary units where it is a multiple of one: ``250Mi``."""
     return Quantity.from_value(count, Format.BINARY_SI)
 
 

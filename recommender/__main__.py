@@ -172,7 +172,7 @@ async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
 def assemble(
     settings: RecommenderSettings, informers: Informers, metrics: RecommenderMetrics, clock: Clock
 ) -> Recommender:
-    """A recommender with an empty model, made of the parts that the settings ask for."""
+    """Return a recommender with an empty model, made of the parts that the settings ask for."""
     usage = Usage(
         defaults=settings.aggregation,
         half_lives=settings.half_lives,

@@ -45,7 +45,7 @@ def router(explain: Explainer) -> fastapi.APIRouter:
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def vpa(request: fastapi.Request, namespace: str, name: str) -> fastapi.Response:
-        """How the recommendation of a VPA comes about, from samples to its status.
+        """Return how the recommendation of a VPA comes about, from samples to its status.
 
         The numbers are computed for the answer, by the functions that a cycle calls. With
         ``Accept: text/plain`` the answer is a table.
@@ -88,7 +88,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 def lines(explained: RecommendationExplanation) -> Iterator[str]:
-    """The lines of a page: what is known of the VPA, then a table for each container."""
+    """Yield the lines of a page: what is known of the VPA, then a table for each container."""
     due = "-" if explained.due is None else _seconds(explained.due)
     name, at = f"{explained.namespace}/{explained.name}", _seconds(explained.at)
     yield f"VPA {name}, generation {explained.generation}, at {at}"

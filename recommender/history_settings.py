@@ -216,7 +216,7 @@ class HistorySettings:
 
     @property
     def external_metrics(self) -> Mapping[str, str]:
-        """The name of the external metric of each resource; empty: there is none."""
+        """Return the name of the external metric of each resource; empty: there is none."""
         return {
             CPU: self.external_metrics_cpu_metric,
             MEMORY: self.external_metrics_memory_metric,
@@ -224,12 +224,12 @@ class HistorySettings:
 
     @property
     def has_past(self) -> bool:
-        """Whether there is history elsewhere than in checkpoints."""
+        """Return whether there is history elsewhere than in checkpoints."""
         return self.storage == "prometheus"
 
     @property
     def query_timeout(self) -> timedelta:
-        """How long one query may take."""
+        """Return how long one query may take."""
         found = _parsed("--prometheus-query-timeout", duration, self.prometheus_query_timeout)
         if found <= timedelta():
             raise ConfigError("--prometheus-query-timeout must be positive")
@@ -237,7 +237,7 @@ class HistorySettings:
 
     @property
     def wanted(self) -> HistoryQuery:
-        """How much history, and in which words it is asked for."""
+        """Return how much history, and in which words it is asked for."""
         parse = prometheus_duration
         return HistoryQuery(
             length=_parsed("--history-length", parse, self.history_length),

@@ -33,7 +33,7 @@ class PlainCounter:
         self._values[labels] += by
 
     def describe(self) -> Iterable[Metric]:
-        """The name, for the registry: a second metric of that name is a mistake."""
+        """Yield the name, for the registry: a second metric of that name is a mistake."""
         yield Metric(self.name, self._text, "unknown")
 
     def collect(self) -> Iterable[Metric]:
@@ -70,7 +70,7 @@ class BatchHistogram:
         self._sums[labels] += float(values.sum())  # type: ignore[assignment] # a sum, not a count
 
     def describe(self) -> Iterable[Metric]:
-        """The name, for the registry."""
+        """Yield the name, for the registry."""
         yield Metric(self.name, self._text, "histogram")
 
     def collect(self) -> Iterable[Metric]:

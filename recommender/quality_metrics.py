@@ -136,5 +136,5 @@ class QualityMetrics:
 
 
 def _size(bits: int) -> str:
-    """The label of a number of pods that has so many bits: its logarithm, rounded down."""
+    """Return the label of a number of pods that has so many bits: its logarithm, rounded down."""
     return str(min(max(bits - 1, 0), _LARGEST))

@@ -85,7 +85,7 @@ class Recommender:
 
     @property
     def background(self) -> tuple[Background, ...]:
-        """The endless tasks beside the cycle."""
+        """Return the endless tasks beside the cycle."""
         return () if self._backfill is None else (self._backfill.run,)
 
     async def start(self) -> None:

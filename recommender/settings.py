@@ -324,7 +324,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def aggregation(self) -> AggregationRules:
-        """How memory is gathered, where a VPA says nothing else."""
+        """Return how memory is gathered, where a VPA says nothing else."""
         return AggregationRules(
             interval=self.memory_aggregation_interval,
             interval_count=self.memory_aggregation_interval_count,
@@ -334,12 +334,12 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def half_lives(self) -> HalfLives:
-        """How fast samples lose weight."""
+        """Return how fast samples lose weight."""
         return HalfLives(cpu=self.cpu_half_life, memory=self.memory_half_life)
 
     @property
     def estimation(self) -> EstimationSettings:
-        """The policy of estimation."""
+        """Return the policy of estimation."""
         return EstimationSettings(
             margin=self.margin_fraction,
             pod_min_cpu=self.pod_min_cpu,
@@ -360,7 +360,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def publication(self) -> PostProcessingSettings:
-        """How recommendations are written."""
+        """Return how recommendations are written."""
         most = {CPU: self.max_allowed_cpu, MEMORY: self.max_allowed_memory}
         return PostProcessingSettings(
             round_cpu=self.round_cpu_millicores,

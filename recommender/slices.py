@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def in_slices(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Return the things in slices of this size; the last one may be shorter."""
+    """Yield the things in slices of this size; the last one may be shorter."""
     for start in range(0, len(things), size):
         yield things[start : start + size]
 
@@ -15,7 +15,7 @@ def in_slices(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 def in_slices_by_weight(
     things: Sequence[T], size: int, *, weight: Callable[[T], int], most: int
 ) -> Iterator[Sequence[T]]:
-    """Return the things in slices; one that weighs more than ``most`` holds a single thing."""
+    """Yield the things in slices; one that weighs more than ``most`` holds a single thing."""
     begin, total = 0, 0
     for end, thing in enumerate(things):
         own = weight(thing)

@@ -123,14 +123,14 @@ class NoPlan(Wire, frozen=True, kw_only=True):
 
 
 def router(planner: Planner) -> fastapi.APIRouter:
-    """The endpoint; ``planner`` previews a pass."""
+    """Return the endpoint; ``planner`` previews a pass."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def plan(
         request: fastapi.Request, namespace: str = "", vpa: str = ""
     ) -> fastapi.Response:
-        """What the updater's next pass would decide about each pod, and why.
+        """Return what the updater's next pass would decide about each pod, and why.
 
         These are the plans that a pass begins with: rate limits don't count, and every call
         works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
@@ -176,7 +176,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
-    """A ``PlanAnswer``, a slice of pods after the other."""
+    """Yield a ``PlanAnswer``, a slice of pods after the other."""
     parts = _encoded(plan)
     while part := b"".join(islice(parts, _SLICE)):
         yield part
@@ -184,7 +184,7 @@ async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
 
 
 def _encoded(plan: PassPreview) -> Iterator[bytes]:
-    """All of it, no part larger than what is said of a pod."""
+    """Yield all of it, no part larger than what is said of a pod."""
     basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
     yield _opened(basis, "vpas")
     before_vpa = b"\n"
@@ -207,12 +207,12 @@ def _encoded(plan: PassPreview) -> Iterator[bytes]:
 
 
 def _opened(told: Wire, name: str) -> bytes:
-    """An object with one more field, a list, whose items and end are still to come."""
+    """Return an object with one more field, a list, whose items and end are still to come."""
     return msgspec.json.encode(told).removesuffix(b"}") + f',"{name}":['.encode()
 
 
 async def as_text(plan: PassPreview) -> AsyncIterator[str]:
-    """A table with a line for each pod, below what it is based on."""
+    """Yield a table with a line for each pod, below what it is based on."""
     rows, widths = [_HEAD], _widths([_HEAD])
     for row in _rows(plan):
         rows.append(row)

@@ -166,12 +166,12 @@ class Decision:
 
     @property
     def is_preflight(self) -> bool:
-        """Whether the API server would not take the pod that follows, or not as recommended."""
+        """Return whether the pod that follows would be refused, or not have the recommendation."""
         return self.reason in _PREFLIGHT
 
     @property
     def needs_nothing(self) -> bool:
-        """Whether the pod is no candidate at all, as most pods are most of the time."""
+        """Return whether the pod is no candidate at all, as most pods are most of the time."""
         return self.reason in _NEED_NOTHING
 
 
@@ -190,7 +190,7 @@ _PREFLIGHT = frozenset(
 
 
 def ending(since: datetime | None, pause: timedelta) -> datetime | None:
-    """When a pause is over; None if its start isn't known, or if it outlasts the calendar."""
+    """Return the end of a pause; None if its start is unknown, or it outlasts the calendar."""
     try:
         return None if since is None else (since + pause).astimezone(UTC)
     except OverflowError:
@@ -206,20 +206,20 @@ def pause_after(tries: int, *, interval: timedelta) -> timedelta:
 
 
 def evict(reason: Reason, *, detail: str = "") -> Decision:
-    """The pod is to be replaced."""
+    """Return the decision to replace the pod."""
     return Decision(Action.EVICT, reason, detail=detail)
 
 
 def resize(reason: Reason) -> Decision:
-    """The pod is to be resized in place."""
+    """Return the decision to resize the pod in place."""
     return Decision(Action.RESIZE, reason)
 
 
 def wait(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:
-    """The pod has to wait."""
+    """Return the decision that the pod waits."""
     return Decision(Action.WAIT, reason, until, detail)
 
 
 def leave(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:
-    """The pod stays as it is."""
+    """Return the decision that the pod stays as it is."""
     return Decision(Action.LEAVE, reason, until, detail)

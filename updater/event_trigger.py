@@ -25,7 +25,7 @@ _REST_PER_WORK = 9.0  # so that passes take a tenth of the time
 
 
 def is_news_of_vpa(change: Change[V]) -> bool:
-    """Whether a VPA recommends something else now, or says something else about how to apply it.
+    """Return whether the recommendation of a VPA, or the way to apply it, has changed.
 
     One that only advises, or that went, wants nothing of us; whom its pods belong to then, the
     next full pass finds out.
@@ -39,7 +39,7 @@ def is_news_of_vpa(change: Change[V]) -> bool:
 
 
 def is_news_of_pod(change: Change[P]) -> bool:
-    """Whether a pod became Ready, was OOM-killed, or came to the end of a resize.
+    """Return whether a pod became Ready, was OOM-killed, or came to the end of a resize.
 
     That a pod went is no news: its part of the budget is back when its replacement is Ready.
     """
@@ -87,7 +87,7 @@ def _kills(pod: Pod) -> frozenset[ContainerOomKill]:
 
 
 def _was_resized(old: Pod, new: Pod) -> bool:
-    """Whether a resize ended: a quick one may never have shown in the conditions."""
+    """Return whether a resize ended: a quick one may never have shown in the conditions."""
     before, after = resize_status(old), resize_status(new)
     if after is ResizeStatus.NONE:
         return before is not ResizeStatus.NONE or _has_others(old, new)
@@ -95,7 +95,7 @@ def _was_resized(old: Pod, new: Pod) -> bool:
 
 
 def _has_others(old: Pod, new: Pod) -> bool:
-    """Whether some container has other resources now, by the kubelet's report."""
+    """Return whether some container has other resources now, by the kubelet's report."""
     if _reports_same(old, new):
         return False
     before = {each.name: each.resources for each in scaled_statuses(old)}
@@ -106,7 +106,7 @@ def _has_others(old: Pod, new: Pod) -> bool:
 
 
 def rest_after(seconds: float) -> float:
-    """How long to rest after a pass that took so many seconds, whatever the news.
+    """Return how long to rest after a pass that took so many seconds, whatever the news.
 
     Where there is always news, as in the largest clusters, passes take a tenth of the time, or
     what those of the interval take.

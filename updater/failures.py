@@ -74,7 +74,7 @@ _TRANSIENT_TRIES = 3
 
 
 def after_failure(failure: ResizeFailure, *, mode: UpdateMode, tries: int) -> Decision:
-    """What follows from a refused resize call; ``tries`` counts failed ones in a row.
+    """Return what follows from a refused resize call; ``tries`` counts failed ones in a row.
 
     One hiccup of the API server must not evict a fleet, so transient errors are tried again,
     pass after pass, and count as refusals after the third. A quota that refuses the
@@ -98,7 +98,7 @@ def after_failure(failure: ResizeFailure, *, mode: UpdateMode, tries: int) -> De
 
 
 def is_infeasible(error: KubeError, *, mode: UpdateMode) -> bool:
-    """Whether the pod will never fit as it is wanted, and mode InPlace has to remember that."""
+    """Return whether the wanted size never fits, which mode InPlace remembers."""
     return mode is UpdateMode.IN_PLACE and classify(error) is ResizeFailure.NODE_CAPACITY
 
 
@@ -113,7 +113,7 @@ def after_refused_resize(
     attempt: Attempt = WHOLE,
     now: datetime,
 ) -> tuple[Decision, PodMemory]:
-    """What follows from a refused resize call, and what to remember of it.
+    """Return what follows from a refused resize call, and what to remember of it.
 
     ``targets`` are what was asked for. An ``attempt`` that must not lead to an eviction has the
     consequences of mode InPlace, whatever the mode. ``pace`` is the time to leave between hiccups
@@ -147,7 +147,7 @@ def after_refused_resize(
 
 
 def back_off(decision: Decision, *, tries: int, interval: timedelta) -> timedelta:
-    """How long to leave the API server alone after a refused resize.
+    """Return how long to leave the API server alone after a refused resize.
 
     A transient error is tried again in the next pass, three times; after that the pause grows as
     with other refusals.
@@ -158,7 +158,7 @@ def back_off(decision: Decision, *, tries: int, interval: timedelta) -> timedelt
 
 
 def after_refused_eviction(error: KubeError) -> Decision:
-    """What follows from a refused eviction: the next pass decides anew, in any case.
+    """Return what follows from a refused eviction: the next pass decides anew, in any case.
 
     Source: updater.md 6.3, kubernetes-resize.md 5.
     """
@@ -170,7 +170,7 @@ def after_refused_eviction(error: KubeError) -> Decision:
 
 
 def _is_about_another_pod(error: KubeError) -> bool:
-    """Whether the pod of that name is the next one; any other conflict is a hiccup."""
+    """Return whether the pod of that name is the next one; any other conflict is a hiccup."""
     return isinstance(error, ConflictError) and "UID in the precondition" in str(error)
 
 

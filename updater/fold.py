@@ -372,7 +372,7 @@ def _sent(
 
 
 def _unanswered(memory: PodMemory, at: datetime) -> PodMemory:
-    """The pod's part of the budget stays taken for a while, whatever the next passes see."""
+    """Return the memory of a pod whose part of the budget stays used for a while."""
     return replace(memory, unanswered_until=at + LATEST)
 
 

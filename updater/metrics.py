@@ -196,7 +196,7 @@ class UpdaterMetrics:
         self._of(vpa, self._infeasible_skips, vpa.size).inc()
 
     def _of(self, vpa: VpaLabels, counter: Counter, *labels: str) -> Counter:
-        """The counter of one VPA, whose name and namespace are the last labels."""
+        """Return the counter of one VPA, whose name and namespace are the last labels."""
         values = (*labels, vpa.name, vpa.namespace)
         series = self._series.setdefault((vpa.namespace, vpa.name), {})
         known = series.get((counter, values))

@@ -34,7 +34,7 @@ class Rules:
 
     @property
     def most_boost(self) -> Quantity | None:
-        """The bound of the start-up boosts of new pods; None: there are no boosts."""
+        """Return the bound of the start-up boosts of new pods; None: there are no boosts."""
         return self.boost_bound if self.features.cpu_startup_boost else None
 
 

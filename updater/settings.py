@@ -213,7 +213,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
 
     @property
     def rules(self) -> Rules:
-        """The part that a pass needs; its decisions never see the whole."""
+        """Return the part that a pass needs; its decisions never see the whole."""
         return Rules(
             interval=self.interval,
             pace=self.interval if self.event_driven else timedelta(),
@@ -238,5 +238,5 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:
-        """Where the admission controller's status Lease is."""
+        """Return where the admission controller's status Lease is."""
         return self.status_lease_namespace or environ.get("NAMESPACE", "") or "kube-system"

@@ -83,7 +83,7 @@ class PodMemory:
     decision: Decision | None = None  # of the last cycle, so that only changes are told
 
     def shows(self, pod: Pod) -> bool:
-        """Whether a cached pod is new enough to be judged again."""
+        """Return whether a cached pod is new enough to be judged again."""
         if self.evicted:
             return False
         if self.sent is None:
@@ -99,7 +99,7 @@ class PodMemory:
     def held(
         self, now: datetime, targets: Targets, node: NodeCapacity | None = None
     ) -> ResizeRefusal | None:
-        """The refusal for which it is too early to ask for ``targets``, if there is one.
+        """Return the refusal for which it is too early to ask for ``targets``, if there is one.
 
         Where less is wanted than what a quota, a policy or the node refused, the next call may be
         taken, and no pod has to go for what was wanted before. The same holds once the ``node``
@@ -131,7 +131,7 @@ class IdleVpa:
     decisions: tuple[tuple[Decision, int], ...]  # with the number of pods
 
     def goes_on(self, picture: object, *, now: datetime) -> bool:
-        """Whether there is no need to look again; after a clock that was set back there is."""
+        """Return whether the VPA needs nothing still; unknown after the clock was set back."""
         if picture is not self.picture or now < self.since:
             return False
         return self.until is None or now < self.until
@@ -164,7 +164,7 @@ class UpdaterState:
     def followed_by(
         self, changed: Mapping[str, PodMemory], *, living: AbstractSet[str]
     ) -> "UpdaterState":
-        """What is remembered after a cycle, of the pods that live."""
+        """Return what is remembered after a cycle, of the pods that live."""
         if not changed and self.pods.keys() <= living:
             return self
         kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
@@ -178,7 +178,7 @@ class UpdaterState:
 
     @property
     def awake(self) -> "UpdaterState":
-        """The same for a pass that looks at every VPA."""
+        """Return the same for a pass that looks at every VPA."""
         return replace(self, idle_vpas={})
 
     @property

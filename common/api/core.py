@@ -31,7 +31,7 @@ class Container(Wire, frozen=True, kw_only=True):
 
 
 def is_sidecar(init_container: Container) -> bool:
-    """Whether an init container goes on running beside the regular containers."""
+    """Return whether an init container goes on running beside the regular containers."""
     return init_container.restart_policy == "Always"
 
 

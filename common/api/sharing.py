@@ -29,7 +29,7 @@ class Pool(Generic[T]):
         return len(self._recent.keys() | self._older.keys())
 
     def shared(self, value: T) -> T:
-        """The first value of the same content that is still known; else this one."""
+        """Return the first value of the same content that is still known; else this one."""
         try:
             key = _encoder.encode(value)
         except OverflowError:  # a bare number of thirty digits is a quantity, too

@@ -86,7 +86,7 @@ class Cache(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the objects have been listed once; before that the cache is empty."""
+        """Return whether the objects have been listed once; before that the cache is empty."""
         return self._listed.is_set()
 
     async def wait_synced(self) -> None:
@@ -94,7 +94,7 @@ class Cache(Generic[T]):
 
     @property
     def fresh(self) -> bool:
-        """Whether the objects are known to be current.
+        """Return whether the objects are known to be current.
 
         They are not from the moment that a list or a watch fails until one works again, and has
         had time to catch up. Check it before acting on many objects at once.
@@ -108,7 +108,7 @@ class Cache(Generic[T]):
 
     @property
     def snapshot(self) -> Snapshot[T]:
-        """All objects now; the same value until something changes."""
+        """Return all objects now; the same value until something changes."""
         return self._store.snapshot
 
     def get(self, namespace: str, name: str) -> T | None:

@@ -93,7 +93,7 @@ class KubeClient:
 
     @property
     def reachable(self) -> bool:
-        """Whether the API server answered the last request that needed an answer."""
+        """Return whether the API server answered the last request that needed an answer."""
         return self._transport.connectivity.reachable
 
     async def back_within(self, seconds: float) -> bool:

@@ -43,7 +43,7 @@ class Access:
     names: tuple[str, ...] = ()
 
     def permissions(self) -> Iterator[Permission]:
-        """Return every single permission, so that two ways to group them compare equal."""
+        """Yield every single permission, so that two ways to group them compare equal."""
         for verb in self.verbs:
             for name in self.names or ("",):
                 yield (self.group, self.resource, verb, name)

@@ -40,7 +40,7 @@ class Snapshot(Generic[T]):
         return None if found is None else found.get(name)
 
     def items(self) -> Iterator[T]:
-        """Return every object, namespace by namespace."""
+        """Yield every object, namespace by namespace."""
         for objects in self._objects.values():
             yield from objects.values()
 
@@ -76,7 +76,7 @@ class ObjectStore(Generic[T]):
 
     @property
     def snapshot(self) -> Snapshot[T]:
-        """All objects now; the same value until something changes."""
+        """Return all objects now; the same value until something changes."""
         if self._snapshot is None:
             self._shared = set(self._objects)
             self._snapshot = Snapshot(dict(self._objects))

@@ -34,7 +34,7 @@ class Listing(Generic[T]):
 
     @property
     def skipped(self) -> int:
-        """How many are left out."""
+        """Return how many are left out."""
         return len(self.strange)
 
 
@@ -115,7 +115,7 @@ class Undecoded(Generic[T]):
     known: Collection[str] = ()
 
     def slices(self, size: int) -> Iterator[Sequence[T]]:
-        """Return all of them, at most so many at a time."""
+        """Yield all of them, at most so many at a time."""
         for start in range(0, len(self.items), size):
             found: list[T] = []
             part = self.items[start : start + size]

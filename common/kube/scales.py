@@ -163,7 +163,7 @@ class Scales:
 
     @property
     def postpones(self) -> bool:
-        """Whether any look-up waits for a later cycle."""
+        """Return whether any look-up waits for a later cycle."""
         return bool(self._postponed)
 
     def postponed_since(self, controller: Controller) -> float:

@@ -92,7 +92,7 @@ class WatchProtocol(Generic[T]):
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
-        """Return the events whose lines end in this chunk; types that we don't know are left out.
+        """Yield the events whose lines end in this chunk; types that we don't know are left out.
 
         Raises:
             GoneError: the version is too old: list again.

@@ -23,7 +23,7 @@ class ContainerResources:
 
 
 def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:
-    """The kubelet's report where there is one, else the spec; None for an unknown container."""
+    """Return the kubelet's report if there is one, or else the spec; None: no such container."""
     for status in scaled_statuses(pod):
         if status.name == name and status.resources is not None:
             return status.resources
@@ -44,7 +44,7 @@ def actual_requests(pod: Pod, name: str) -> dict[str, Quantity]:
 
 
 def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
-    """The scaled containers of a pod, in the order of ``scaled_specs``.
+    """Return the scaled containers of a pod, in the order of ``scaled_specs``.
 
     Raises:
         QuantityError: a request or a limit is no quantity.

@@ -99,7 +99,7 @@ def admitted_resources(
 def _with_shrunk(
     pod: Pod, shrunk: Mapping[str, ResourceQuantities], wanted: Sequence[WantedResources]
 ) -> Pod:
-    """What containers come back to after a boost: what had to be lower stays lower (A29)."""
+    """Return what containers come back to after a boost: what had to be lower stays lower (A29)."""
     if not shrunk:
         return pod
     names = [each.name for each in scaled_specs(pod)]
@@ -132,7 +132,7 @@ def _boosted(
     *,
     most: Quantity,
 ) -> tuple[tuple[WantedResources, ...], dict[str, Boosted]]:
-    """What containers get while they start; each boost takes from the room that is left."""
+    """Return what containers get while they start; each boost takes from the room that is left."""
     containers = scaled_specs(bare)
     requests = {each.name: want.requests for each, want in zip(containers, wanted, strict=True)}
     found: list[WantedResources] = []

@@ -50,7 +50,7 @@ class Capped:
 
     @property
     def notes(self) -> dict[str, tuple[str, ...]]:
-        """The caps of targets, by container, as in the annotation ``vpaUpdates``."""
+        """Return the caps of targets, by container, as in the annotation ``vpaUpdates``."""
         return {
             name: tuple(f"{step.resource} {step.reason}" for step in applied.target)
             for name, applied in self.applied.items()
@@ -150,7 +150,7 @@ def _caps(
     limits: EffectiveLimits | None,
     recommended: Collection[str],
 ) -> tuple[_Cap, ...]:
-    """The steps for one container, in order; the policy comes later, so it wins.
+    """Return the steps for one container, in order; the policy comes later, so it wins.
 
     ``recommended`` are resources: a policy may bound tens of thousands of others.
     """
@@ -202,7 +202,7 @@ def _apply(
 def _request_bounds(
     container: ContainerResources, limits: EffectiveLimits
 ) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """The lowest and the highest request whose limit the LimitRange still accepts.
+    """Return the lowest and the highest request whose limit the LimitRange still accepts.
 
     Both the request and its limit have to reach the minimum. A limit that stands follows no
     request, so the bounds are those of the request itself (A18).

@@ -69,7 +69,7 @@ class DecisionTrace:
 
     @property
     def containers(self) -> Iterable[str]:
-        """The containers with steps, in the order of their first step."""
+        """Return the containers with steps, in the order of their first step."""
         return self._steps.keys()
 
     def of(self, container: str) -> Sequence[TraceStep]:

@@ -123,7 +123,7 @@ def _defaults(limit_ranges: Iterable[LimitRangeSpec]) -> tuple[_Raw, _Raw]:
 
 
 def _filled(container: Container, limits: _Raw, requests: _Raw) -> Container:
-    """A limit is the request where there is none; only then come a LimitRange's defaults."""
+    """Return the container; a limit is the request where there is none, before any default."""
     present = container.resources or _NONE
     own = present.limits or {}
     resources = ResourceRequirements(

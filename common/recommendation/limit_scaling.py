@@ -77,7 +77,7 @@ def proportional_limit(
     request: Quantity | None,
     default: Quantity | None,
 ) -> Limit:
-    """The limit of one resource that keeps its present ratio to the request.
+    """Return the limit of one resource that keeps its present ratio to the request.
 
     ``default`` is the LimitRange's default limit, which stands in for a missing limit.
     """
@@ -103,7 +103,7 @@ def proportional_limits(
     requests: ResourceQuantities,
     defaults: ResourceQuantities,
 ) -> Limits:
-    """The limits for recommended requests; only cpu and memory ever get one."""
+    """Return the limits for recommended requests; only cpu and memory ever get one."""
     found: dict[str, Quantity] = {}
     rules: dict[str, str] = {}
     notes: list[str] = []
@@ -131,7 +131,7 @@ def boundary_request(
     request: Quantity | None,
     default: Quantity | None,
 ) -> Quantity:
-    """The request whose proportional limit meets ``boundary``; zero is no boundary."""
+    """Return the request whose proportional limit meets ``boundary``; zero is no boundary."""
     original = default if limit is None or limit.is_zero else limit
     if original is None or original.is_zero:
         return ZERO

@@ -90,12 +90,12 @@ class PodAmounts:
 
     @property
     def running(self) -> Amounts:
-        """What regular containers and sidecars together ask for."""
+        """Return what regular containers and sidecars together ask for."""
         return self.phases()[-1].fixed
 
     @property
     def inside(self) -> Amounts:
-        """What all containers together ask for: the most of any phase."""
+        """Return what all containers together ask for: the most of any phase."""
         most = Amounts()
         for phase in self.phases():
             most.raise_to(phase.fixed)
@@ -103,7 +103,7 @@ class PodAmounts:
 
     @property
     def whole(self) -> Amounts:
-        """What the pod asks for: pod-level cpu and memory where they are set, else the sums.
+        """Return what the pod asks for: pod-level cpu and memory where they are set, else the sums.
 
         Overhead is not part of it.
         """

@@ -114,7 +114,7 @@ class PodLevelBounds:
 
     @property
     def sums(self) -> frozenset[str]:
-        """The resources whose pod-level request becomes the sum of those of the containers."""
+        """Return the resources whose pod-level request becomes the sum over the containers."""
         return self.moving - self.fixed_requests
 
     def fit(self, values: ByContainer, *, beside: ByContainer = MappingProxyType({})) -> Fitted:

@@ -28,7 +28,7 @@ class ControlledValues(enum.StrEnum):
 def container_policy(
     source: VerticalPodAutoscaler | ResourcePolicy | None, name: str
 ) -> ContainerPolicy | None:
-    """The policy in force for a container.
+    """Return the policy in force for a container.
 
     The first entry with its name wins; without one the last entry named ``*``; else none.
     """
@@ -44,12 +44,12 @@ def container_policy(
 
 
 def is_off(policy: ContainerPolicy | None) -> bool:
-    """Whether the container is to be left alone."""
+    """Return whether the container is to be left alone."""
     return policy is not None and policy.mode == ContainerMode.OFF
 
 
 def controlled_values(policy: ContainerPolicy | None) -> str:
-    """What is scaled: as written in the policy, requests and limits where it says nothing."""
+    """Return what is scaled: requests and limits, unless the policy states something else."""
     if policy is None or policy.controlled_values is None:
         return ControlledValues.REQUESTS_AND_LIMITS
     return policy.controlled_values

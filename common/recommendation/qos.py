@@ -24,7 +24,7 @@ class QosClass(enum.StrEnum):
 def qos_class_of(
     containers: Sequence[tuple[ResourceQuantities, ResourceQuantities]],
 ) -> QosClass:
-    """The class of a pod, from (requests, limits) of all its containers, init ones included.
+    """Return the class of a pod, from (requests, limits) of all its containers, init ones included.
 
     Only cpu and memory count, and a zero counts as absent.
     """

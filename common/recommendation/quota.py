@@ -141,7 +141,7 @@ def replacement_refusal(
 
 
 def _certain(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Iterator[ResourceQuota]:
-    """The quotas that count the pod for sure: those without scopes, or for all but BestEffort."""
+    """Yield the quotas that surely count the pod: without scopes, or for all but BestEffort."""
     for quota in quotas:
         scopes = quota.spec.scopes or ()
         if quota.spec.scope_selector is not None or any(one != _NOT_BEST_EFFORT for one in scopes):
@@ -165,7 +165,7 @@ def _over(quota: ResourceQuota, old: Share, new: Share, taken: ResourceQuantitie
 
 
 def _unstated(quota: ResourceQuota, spec: PodSpec) -> Iterator[str]:
-    """What containers leave out although the quota counts it; pod-level resources free them."""
+    """Yield the counted resources that containers don't state; pod-level resources free them."""
     amounts = pod_amounts(spec)
     if amounts.stanza is not None:
         return
@@ -186,7 +186,7 @@ def _states(asked: Amounts, name: str) -> bool:
 
 
 def exceeds_without(message: str, freed: Share) -> bool:
-    """Whether a quota that refused a pod beside the old one would refuse it without the old one.
+    """Return whether a quota that refused a pod would refuse it once the old pod is gone.
 
     ``message`` is the API server's sentence; ``freed`` is what the old pod leaves (``freed_by``). A
     sentence that can't be read counts as a refusal.

@@ -116,7 +116,7 @@ def written_before_boosts(
     most: Quantity,
     full: Collection[str] = (),
 ) -> dict[str, dict[str, Quantity | None]]:
-    """What an earlier admission wanted for containers that come boosted, without the boost (A23).
+    """Return what an earlier admission wanted for boosted containers without the boost (A23).
 
     ``bare`` is the pod before its boosts. Memory is as it stands, because a boost leaves it
     alone, and CPU is what the boost was computed from; None where a bound has cut the boost, as it
@@ -146,7 +146,7 @@ def written_before_boosts(
 def _bounds(
     container: Container, policy: ContainerPolicy | None, most: Quantity
 ) -> Iterator[Quantity]:
-    """Where a boost is cut."""
+    """Yield where a boost is cut."""
     if not most.is_zero:
         yield most
     limit = _limits(container).get(CPU, ZERO)
@@ -172,7 +172,7 @@ def _limits(container: Container) -> dict[str, Quantity]:
 def _cpu_boost(
     vpa: VerticalPodAutoscaler, policy: ContainerPolicy | None
 ) -> GenericStartupBoost | None:
-    """The container's own boost, else the VPA's; None if it is of a type that we don't know."""
+    """Return the container's own boost, or else the VPA's; None if its type is unknown."""
     own = policy.startup_boost if policy is not None else None
     boost = own if own is not None else vpa.spec.startup_boost
     cpu = boost.cpu if boost is not None else None
@@ -186,7 +186,7 @@ def _request(boost: GenericStartupBoost, base: Quantity) -> Quantity:
 
 
 def _base(boost: GenericStartupBoost, request: Quantity) -> Quantity:
-    """What a boost made a request of; the other way round than ``_request``."""
+    """Return what a boost made a request of; the other way round than ``_request``."""
     if boost.type == BoostType.FACTOR:
         return Quantity.from_milli(request.milli // _factor(boost))
     return Quantity.from_milli(request.milli - _added(boost))

@@ -21,7 +21,7 @@ from common.resources import RESOURCES, ResourceQuantities
 
 
 def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
-    """The pod with what its boosted containers had before, as its annotations say (A21).
+    """Return the pod with what its boosted containers had before, as its annotations say (A21).
 
     ``names`` says which containers; None means all of them. What the kubelet reports of that
     container is left out, and an annotation that can't be read is ignored. Those of containers
@@ -67,7 +67,7 @@ def _as_before(container: Container, original: OriginalResources) -> Container:
 def _put_back(
     now: Mapping[str, QuantityJson] | None, original: ResourceQuantities
 ) -> dict[str, QuantityJson]:
-    """An annotation holds cpu and memory; all else is what it is."""
+    """Return an annotation holds cpu and memory; all else is what it is."""
     others = {name: value for name, value in (now or {}).items() if name not in RESOURCES}
     return others | {name: str(value) for name, value in original.items()}
 

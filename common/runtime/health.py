@@ -25,7 +25,7 @@ Checks = Mapping[str, Callable[[], bool]]
 
 
 def _text(example: str) -> dict[str, Any]:
-    """What the page of endpoints shows of an answer."""
+    """Return what the page of endpoints shows of an answer."""
     return {"content": {"text/plain": {"schema": {"type": "string"}, "example": example}}}
 
 
@@ -134,13 +134,13 @@ def ops_app(
 
     @app.get("/health-check", response_class=PlainTextResponse, responses={**_HEALTHY, 500: late})
     async def health_check() -> PlainTextResponse:
-        """Whether the process still gets its work done; for liveness probes."""
+        """Return whether the process still gets its work done; for liveness probes."""
         status, text = health.answer()
         return PlainTextResponse(text, status_code=status)
 
     @app.get("/readyz", response_class=PlainTextResponse, responses={**_HEALTHY, 503: missing})
     async def readyz() -> PlainTextResponse:
-        """Whether the process knows the cluster and can do its work; for readiness probes."""
+        """Return whether the process has synced and can do its work; for readiness probes."""
         waiting = [name for name, check in (checks or {}).items() if not check()]
         if waiting:
             return PlainTextResponse(f"not ready: {', '.join(waiting)}", status_code=503)
@@ -151,7 +151,7 @@ def ops_app(
         request: fastapi.Request,
         names: Annotated[list[str] | None, fastapi.Query(alias="name[]")] = None,
     ) -> fastapi.Response:
-        """What the process counts, for Prometheus; with names, only these series."""
+        """Return what the process counts, for Prometheus; with names, only these series."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         chosen = tuple(names or ())
         text = await scrapes.answer((content_type, chosen), encode, chosen)
@@ -161,7 +161,7 @@ def ops_app(
 
     @app.get("/version")
     async def running_version() -> dict[str, str]:
-        """The version of the program, with the field names of an API server."""
+        """Return the version of the program, with the field names of an API server."""
         return version_info(version())
 
     if profiling:
@@ -189,12 +189,12 @@ def _add_profiles(app: fastapi.FastAPI) -> None:
 
     @app.get("/debug/pprof/profile", response_class=PlainTextResponse)
     async def profile(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
-        """Where the process spends its time."""
+        """Return where the process spends its time."""
         return await answer(request, seconds, profiles.cpu_profile)
 
     @app.get("/debug/pprof/heap", response_class=PlainTextResponse)
     async def heap(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
-        """Where the process takes memory."""
+        """Return where the process takes memory."""
         return await answer(request, seconds, profiles.heap_growth)
 
 

@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 @functools.lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
-    """A busy process writes thousands of lines in the same one."""
+    """Return a busy process writes thousands of lines in the same one."""
     return f"{datetime.fromtimestamp(seconds, UTC):%m%d %H:%M:%S}"
 
 

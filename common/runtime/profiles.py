@@ -37,7 +37,7 @@ async def cpu_profile(wait: Wait) -> str:
 
 
 async def heap_growth(wait: Wait) -> str:
-    """Where memory was allocated while we ``wait`` and not given back, largest first.
+    """Return where memory was allocated while we ``wait`` and not given back, largest first.
 
     Raises:
         BusyError: another profile is being taken.

@@ -25,7 +25,7 @@ class SelectedVpa:
 
 
 def target_key(vpa: VerticalPodAutoscaler) -> TargetKey | None:
-    """What the VPA targets, to be compared with ``Controller.key``; None without a target."""
+    """Return the key of the VPA's target, as ``Controller.key``; None without a target."""
     target = vpa.spec.target_ref
     return None if target is None else (vpa.metadata.namespace, target.kind, target.name)
 

@@ -41,12 +41,12 @@ class Controller:
 
     @property
     def key(self) -> TargetKey:
-        """What VPAs compare; the API group is not part of it."""
+        """Return what VPAs compare; the API group is not part of it."""
         return (self.namespace, self.kind, self.name)
 
     @property
     def is_well_known(self) -> bool:
-        """Whether it is read from a cache; every other kind is asked for its scale.
+        """Return whether it is read from a cache; every other kind is asked for its scale.
 
         A custom resource may be called Job or Deployment as well: that is another kind (Q18).
         """
@@ -54,7 +54,7 @@ class Controller:
 
 
 def _custom_group(api_version: str) -> str:
-    """The group of custom resources; empty for those of workloads of Kubernetes, without a dot."""
+    """Return the group of custom resources; empty for built-in ones, whose group has no dot."""
     group = api_version.rpartition("/")[0]
     return group if "." in group else ""
 
@@ -118,7 +118,7 @@ class NeedsLookup:
 
 
 def controller_of(meta: ObjectMeta | OwnedMeta) -> Controller | None:
-    """The controller of an object: the last owner that says it controls; None without one."""
+    """Return the controller of an object, the last owner with that mark; None without one."""
     return _controlling_owner(meta.namespace, (meta.owner_references or ())[::-1])
 
 

@@ -33,7 +33,7 @@ class CheckpointDetails:
     sidecar: bool = False
 
     def annotations(self, status: CheckpointStatus) -> dict[str, str]:
-        """The same as annotations of a checkpoint with this status."""
+        """Return the same as annotations of a checkpoint with this status."""
         found = {TARGET: self.target} if self.target else {}
         if self.windows != NONE:
             found[running_windows.ANNOTATION] = running_windows.annotation(self.windows, status)
@@ -46,7 +46,7 @@ NO_DETAILS = CheckpointDetails()
 
 
 def read(checkpoint: StoredCheckpoint, status: CheckpointStatus) -> CheckpointDetails:
-    """What a checkpoint with this status says; windows that can't be read are left out."""
+    """Return what a checkpoint with this status says; windows that can't be read are left out."""
     annotations = checkpoint.metadata.annotations or {}
     return CheckpointDetails(
         target=annotations.get(TARGET, ""),
@@ -69,7 +69,7 @@ def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Ope
 
 
 def _windows(checkpoint: StoredCheckpoint, text: str | None, status: CheckpointStatus) -> bytes:
-    """The running windows in its annotation, if they are of the status that is there."""
+    """Return the running windows in its annotation, if they are of the status that is there."""
     if text is None:
         return NONE
     try:

@@ -35,7 +35,7 @@ _MOST_WEIGHT = 1e100  # a total grows to 1e30 times the number of samples, and n
 
 
 def object_name(vpa: VpaKey, container: str) -> str:
-    """The name of a checkpoint object.
+    """Return the name of a checkpoint object.
 
     Two pairs may share one name (``a`` + ``b-c``, ``a-b`` + ``c``), so a reader trusts the
     spec, and a writer has it tested with its patch (Q6).
@@ -62,7 +62,7 @@ def new_object(
     status: CheckpointStatus,
     annotations: Mapping[str, str] | None = None,
 ) -> VerticalPodAutoscalerCheckpoint:
-    """The object that is created where there is none yet."""
+    """Return the object that is created where there is none yet."""
     return VerticalPodAutoscalerCheckpoint(
         metadata=ObjectMeta(
             name=object_name(vpa, container),
@@ -94,7 +94,7 @@ def decode(status: CheckpointStatus) -> History:
 
 
 def lag(history: History) -> timedelta:
-    """How far a checkpoint may be behind what it stands for (X81).
+    """Return how far a checkpoint may be behind what it stands for (X81).
 
     A hundredth of the time that the history covers, and no more than five minutes: what a crash
     loses then moves no percentile. What has only just begun is written in every cycle.
@@ -119,7 +119,7 @@ class HistoryExtent(NamedTuple):
 
 
 def weighs_less(history: History, stored: HistoryExtent, half_lives: HalfLives) -> bool:
-    """Whether either histogram has less total weight than the stored one, at a common time."""
+    """Return whether a histogram has less total weight than the stored one, at a common time."""
     new = HistoryExtent.of(history)
     return _is_less(
         (new.cpu, new.cpu_reference), (stored.cpu, stored.cpu_reference), half_lives.cpu
@@ -131,7 +131,7 @@ def weighs_less(history: History, stored: HistoryExtent, half_lives: HalfLives) 
 
 
 def since(history: History, stored: HistoryExtent) -> History:
-    """The history, which begins no later than the stored one."""
+    """Return the history, which begins no later than the stored one."""
     first, before = history.first_sample, stored.first_sample
     if before == NEVER or (first != NEVER and first <= before):
         return history
@@ -145,7 +145,7 @@ def _is_less(new: tuple[float, int], stored: tuple[float, int], half_life: timed
 
 
 def _at(common: int, total: float, reference: int, half_life: timedelta) -> float:
-    """A total weight at a later reference time; whole half-lives, as histograms are shifted."""
+    """Return a total weight at a later reference time, in whole half-lives."""
     halvings = math.floor((common - reference) / span(half_life) + 0.5)
     return math.ldexp(total, -min(halvings, _MOST_HALVINGS))
 

@@ -54,7 +54,7 @@ class CheckpointLoading:
         self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
 
     def is_waiting(self, key: VpaKey) -> bool:
-        """Whether running windows of a VPA wait for its pods: its checkpoints stay as they are."""
+        """Return whether running windows wait for pods; until then checkpoints stay as they are."""
         return key in self._left
 
     async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> None:

@@ -68,7 +68,7 @@ def encode_windows(windows: Sequence[RunningWindow]) -> bytes:
 
 
 def decode_windows(text: bytes) -> list[RunningWindow]:
-    """The windows of :func:`windows_of`.
+    """Return the windows of :func:`windows_of`.
 
     Raises:
         DecodeError: these are none.
@@ -90,7 +90,7 @@ def decode_windows(text: bytes) -> list[RunningWindow]:
 
 
 def annotation(windows: bytes, status: CheckpointStatus) -> str:
-    """The annotation's text beside this status."""
+    """Return the annotation's text beside this status."""
     extra = _Extra(
         last_update_time=status.last_update_time,
         total_samples_count=status.total_samples_count,
@@ -100,7 +100,7 @@ def annotation(windows: bytes, status: CheckpointStatus) -> str:
 
 
 def windows_of(text: str, status: CheckpointStatus) -> bytes | None:
-    """The windows in an annotation; None if it belongs to another status than this.
+    """Return the windows in an annotation; None if it belongs to another status than this.
 
     Raises:
         DecodeError: it is no annotation of ours.

@@ -137,7 +137,7 @@ class CheckpointStore:
     async def load(
         self, vpas: Collection[VpaKey], *, namespace: str = ""
     ) -> tuple[LoadedCheckpoint, ...]:
-        """The history of each container of these VPAs.
+        """Return the history of each container of these VPAs.
 
         Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
         ``namespace`` is where all of these VPAs are, if it is one.
@@ -285,7 +285,7 @@ class CheckpointStore:
         return WriteResult(outcome=WriteOutcome.OVERTAKEN, found=there)
 
     async def _read_again(self, place: Place) -> LoadedCheckpoint | None:
-        """What is stored now; None if it is gone, can't be read, or is another container's."""
+        """Return the stored one; None if it is gone, unreadable, or of another container."""
         key, container = place
         name = object_name(key, container)
         self._stored.pop(place, None)
@@ -309,7 +309,7 @@ class CheckpointStore:
         return (await self._client.list(STORED, namespace=namespace)).items
 
     def _remember(self, checkpoint: StoredCheckpoint) -> LoadedCheckpoint | None:
-        """What a checkpoint says, None if that is garbage; remembers that it is there."""
+        """Return what a checkpoint says, None if that is garbage; remembers that it is there."""
         place = key, container = place_of(checkpoint)
         meta = checkpoint.metadata
         found, digest, target = None, 0, ""
@@ -366,7 +366,7 @@ class _Content(NamedTuple):
 
 
 def _content(draft: CheckpointDraft, history: History, *, drafted: int = 0) -> _Content:
-    """A draft, or what it becomes together with what is stored."""
+    """Return a draft, or what it becomes together with what is stored."""
     status = encode(history, draft.at)
     digest = _digest(status, draft.details)
     return _Content(history, status, draft.details, drafted or digest, digest)
@@ -381,11 +381,11 @@ _LINES = {
 
 
 def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Which annotations are there; what they say is long."""
+    """Return which annotations are there; what they say is long."""
     return dict.fromkeys(annotations, "")
 
 
 def _digest(status: CheckpointStatus, details: CheckpointDetails) -> int:
-    """A number that is the same for the same content, whatever its date and its order."""
+    """Return a number that is the same for the same content, whatever its date and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
     return hash((_encoder.encode(undated), details))

@@ -40,7 +40,7 @@ _decoder = msgspec.json.Decoder(CheckpointStatus)
 
 
 def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
-    """What it says.
+    """Return what it says.
 
     Raises:
         DecodeError: that has another shape.

@@ -117,7 +117,7 @@ class CheckpointWriting:
     def _in_time(
         self, due: Sequence[VpaKey], deadline: float
     ) -> Iterator[tuple[_VpaWrite, CheckpointDraft]]:
-        """Return what to write: as many VPAs as there are workers, and more until the deadline.
+        """Yield what to write: as many VPAs as there are workers, and more until the deadline.
 
         All containers of a VPA are written, concurrently.
         """
@@ -133,7 +133,7 @@ class CheckpointWriting:
             yield from ((current, draft) for draft in drafts)
 
     def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[CheckpointDraft]]]:
-        """Return the checkpoints of these VPAs, computed when they are asked for."""
+        """Yield the checkpoints of these VPAs, computed when they are asked for."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
         for batch in vpa_batches(self._usage, keys):

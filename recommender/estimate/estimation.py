@@ -125,7 +125,7 @@ def estimate_resources(
 
 
 def confidence(first: Ints, last: Ints, samples: Ints, interval: timedelta) -> Floats:
-    """How much history there is, in units of ``interval``.
+    """Return how much history there is, in units of ``interval``.
 
     The lower of two: the time from the first to the last CPU sample (instants), and the
     number of CPU samples, of which one is expected per minute.
@@ -141,7 +141,7 @@ def with_margin(amounts: Ints, fraction: float) -> Ints:
 
 
 def confidence_factors(confidences: Floats, *, multiplier: float, exponent: float) -> Floats:
-    """How far a bound is moved away from the target: the more, the less history there is.
+    """Return how far a bound is moved away from the target: the more, the less history there is.
 
     The factor is ``(1 + multiplier / confidence) ** exponent``: 0 or infinite without any.
     """

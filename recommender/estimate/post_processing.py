@@ -51,7 +51,7 @@ class PostProcessingSettings:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is rounded: then amounts that are close are published close."""
+        """Return whether nothing is rounded: then amounts that are close are published close."""
         distinct_batches = self.round_cpu > 1 or self.round_memory > 1
         return not (distinct_batches or self.humanize_memory or self.integer_cpu)
 
@@ -75,7 +75,7 @@ class PostProcessed:
 
     @property
     def amounts(self) -> tuple[ContainerAmounts, ...]:
-        """The result, sorted by container."""
+        """Return the result, sorted by container."""
         return self.stages[-1].amounts
 
 

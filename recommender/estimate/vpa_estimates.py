@@ -88,7 +88,7 @@ class VpaEstimate:
 
     @property
     def containers(self) -> tuple[ContainerEstimate, ...]:
-        """The estimate for each container, by resource."""
+        """Return the estimate for each container, by resource."""
         targets, bounds = self.targets.tolist(), self.bounds.tolist()
         confidence, observed = self.confidence.tolist(), self.observed.tolist()
         return tuple(

@@ -77,7 +77,7 @@ def _compact(
 
 
 def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
-    """Where the aggregate moves to; None if a VPA distinguishes it by such labels."""
+    """Return where the aggregate moves to; None if a VPA distinguishes it by such labels."""
     labels = {key: value for key, value in label_set.labels.items() if key not in MADE_UP}
     found = usage.matching.label_set(label_set.namespace, labels, mark=_mark(usage.aggregates, row))
     if found.autoscalers == label_set.autoscalers:
@@ -87,7 +87,7 @@ def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
 
 
 def _mark(aggregates: Aggregates, row: int) -> str:
-    """The same for aggregates that expire at nearly the same time."""
+    """Return the same for aggregates that expire at nearly the same time."""
     part = max(int(aggregates.lifetime[row]) // _PARTS, 1)
     if aggregates.samples[row]:
         return f"until {aggregates.last_sample[row] // part} of {part}"

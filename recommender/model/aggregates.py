@@ -34,7 +34,7 @@ class AggregationRules:
 
     @property
     def lifetime(self) -> timedelta:
-        """How long an aggregate is kept without CPU samples; a century at the most."""
+        """Return how long an aggregate is kept without CPU samples; a century at the most."""
         return self.interval * min(self.interval_count, max(_LONGEST // self.interval, 1))
 
 
@@ -99,7 +99,7 @@ class Aggregates(ColumnTable):
         super().free(row)
 
     def create(self, now: int, rules: AggregationRules) -> int:
-        """A new, empty aggregate."""
+        """Return a new, empty aggregate."""
         row = self.new()
         self.created[row] = now
         self.set_rules(row, rules)
@@ -112,7 +112,7 @@ class Aggregates(ColumnTable):
         self.oom_min_bump_up[row] = rules.oom_min_bump_up
 
     def recommended(self, resource: str) -> Ints:
-        """The column of last recommendations of a resource."""
+        """Return the column of last recommendations of a resource."""
         return self.recommended_cpu if resource == CPU else self.recommended_memory
 
     def set_mode(self, row: int, mode: str | None) -> None:
@@ -167,12 +167,12 @@ class Aggregates(ColumnTable):
         return merged
 
     def is_empty(self, rows: Ints) -> Mask:
-        """Whether there is no CPU sample; memory peaks don't count."""
+        """Return whether there is no CPU sample; memory peaks don't count."""
         empty: Mask = self.samples[rows] == 0
         return empty
 
     def is_expired(self, rows: Ints, now: int) -> Mask:
-        """Whether the last CPU sample, or without any the creation, is a lifetime ago."""
+        """Return whether the last CPU sample, or without any the creation, is a lifetime ago."""
         since = np.where(self.is_empty(rows), self.created[rows], self.last_sample[rows])
         expired: Mask = now - since >= self.lifetime[rows]
         return expired

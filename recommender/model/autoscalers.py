@@ -27,7 +27,7 @@ class ContainerRule:
     oom_min_bump_up: float | None = None  # bytes
 
     def applied_to(self, defaults: AggregationRules) -> AggregationRules:
-        """The rules of an aggregate; an override that is gone counts no longer (Q12)."""
+        """Return the rules of an aggregate; an override that is gone counts no longer (Q12)."""
         rules = defaults
         if self.interval is not None:
             rules = replace(rules, interval=self.interval)
@@ -44,7 +44,7 @@ _NO_RULE = ContainerRule()
 
 
 def rule_for(rules: tuple[ContainerRule, ...], container: str) -> ContainerRule:
-    """The first rule of this name, else the last for every other, else the defaults.
+    """Return the first rule of this name, else the last for every other, else the defaults.
 
     Source: recommender.md 1.3.
     """

@@ -177,7 +177,7 @@ class Backfill:
         live.peak[theirs] = np.maximum(live.peak[theirs], before)
 
     def _row(self, pod: PodKey, container: str, labels: LabelsOf) -> int | None:
-        """The row of a container, or None if it doesn't count."""
+        """Return the row of a container, or None if it doesn't count."""
         tracked = self._usage.pods.get(pod)
         if tracked is not None and container in tracked.containers:
             return tracked.containers[container]

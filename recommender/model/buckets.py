@@ -25,13 +25,13 @@ class Buckets:
     percentiles: Ints  # the amount that a percentile is when it stops in the bucket
 
     def of(self, amounts: Ints) -> Ints:
-        """The bucket of each amount; negative amounts are in bucket 0."""
+        """Return the bucket of each amount; negative amounts are in bucket 0."""
         found = np.searchsorted(self.firsts, amounts, side="right") - 1
         return np.maximum(found, 0)
 
     @property
     def ends(self) -> Floats:
-        """What a percentile is in cores or bytes: the end of its bucket; the last has none."""
+        """Return percentiles in cores or bytes: the ends of buckets; the last bucket has none."""
         return np.append(self.starts[1:], self.starts[-1])
 
 

@@ -45,7 +45,7 @@ EMPTY_HISTORY = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_samp
 
 
 def _rest(ours: Aggregates, theirs: History) -> Aggregates:
-    """What a history holds that the first row of a table doesn't."""
+    """Return what a history holds that the first row of a table doesn't."""
     other = Aggregates(ours.half_lives, capacity=1)
     other.load(other.new(), theirs)
     if ours.first_sample[0] > theirs.last_sample:

@@ -30,7 +30,7 @@ class ColumnTable:
         return self._used - len(self._free)
 
     def new(self) -> int:
-        """A row with zeros in every column."""
+        """Return a row with zeros in every column."""
         if self._free:
             return self._free.pop()
         if self._used == self._capacity:
@@ -47,7 +47,7 @@ class ColumnTable:
         return np.arange(first, self._used)
 
     def marked(self, rows: Ints) -> Mask:
-        """Which of all rows are among these; negative ones are none."""
+        """Return which of all rows are among these; negative ones are none."""
         marks = np.zeros(self._capacity, dtype=np.bool_)
         marks[rows[rows >= 0]] = True
         return marks

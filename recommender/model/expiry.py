@@ -30,7 +30,7 @@ def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:
 
 
 def collect_in_slices(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
-    """The same, some label sets at a time."""
+    """Yield the same, some label sets at a time."""
     active, others = list[int](), list[int]()
     for pod in usage.pods.values():
         (active if pod.active else others).extend(pod.containers.values())
@@ -118,7 +118,7 @@ def _mark(usage: Usage, key: VpaKey, container: str, *, expired: bool) -> None:
 
 
 def _is_unknown(usage: Usage, key: VpaKey, container: str) -> bool:
-    """Whether no sample is left of a VPA's container."""
+    """Return whether no sample is left of a VPA's container."""
     rows, aggregates = _rows(usage, key, container), usage.aggregates
     return not (aggregates.samples[rows].any() or aggregates.memory.total[rows].any())
 

@@ -74,7 +74,7 @@ class Histograms(ColumnTable):
         self.above_low = self._column(np.int16)  # COUNT-1 less low, so that zero means empty
 
     def low(self, rows: Ints) -> Ints:
-        """The first bucket that isn't empty; COUNT-1 if all are."""
+        """Return the first bucket that isn't empty; COUNT-1 if all are."""
         return COUNT - 1 - self.above_low[rows].astype(np.int64)
 
     def is_empty(self, rows: Ints) -> Mask:
@@ -156,7 +156,7 @@ class Histograms(ColumnTable):
         self.high[row] = max(self.high[row], source.high[part].max())
 
     def rest(self, rows: Ints, other: "Histograms", other_rows: Ints) -> "Histograms":
-        """What each other row holds that the row at the same place doesn't; new histograms.
+        """Return what each other row holds that the row at the same place doesn't; new histograms.
 
         Merged with the rest, a row weighs in each bucket as much as the heavier of the two. So it
         counts once what both have seen; and its total is no less than that of either.
@@ -198,7 +198,7 @@ class Histograms(ColumnTable):
         return copy
 
     def stops(self, rows: Ints, fractions: tuple[float, ...]) -> Ints:
-        """The bucket where each percentile stops: rows times fractions; -1 in an empty row.
+        """Return the bucket where each percentile stops: rows times fractions; -1 in an empty row.
 
         The first bucket at which the sum of weights reaches ``fraction * total``, within
         ``low``..``high``.
@@ -219,7 +219,7 @@ class Histograms(ColumnTable):
         return found
 
     def percentiles(self, rows: Ints, fractions: tuple[float, ...]) -> Ints:
-        """The amount of each percentile, rows times fractions; 0 in an empty row."""
+        """Return the amount of each percentile, rows times fractions; 0 in an empty row."""
         stops = self.stops(rows, fractions)
         return np.where(stops < 0, 0, self.buckets.percentiles[stops])
 
@@ -257,15 +257,15 @@ class Histograms(ColumnTable):
             self.high[row] = max(filled)
 
     def _inside(self, rows: Ints) -> Mask:
-        """Which buckets are within ``low``..``high``; outside is only dust below EPSILON."""
+        """Return which buckets are within ``low``..``high``; outside is only dust below EPSILON."""
         return (self.low(rows)[:, None] <= _INDEX) & (self.high[rows][:, None] >= _INDEX)
 
     def inner(self, rows: Ints) -> Floats:
-        """The weights, less the dust outside ``low``..``high``."""
+        """Return the weights, less the dust outside ``low``..``high``."""
         return np.where(self._inside(rows), self.weights[rows], 0.0)
 
     def _decay(self, rows: Ints, times: Ints) -> Floats:
-        """What a weight at each time is worth at the reference time of its row."""
+        """Return what a weight at each time is worth at the reference time of its row."""
         decay: Floats = np.exp2((times - self.reference[rows]) / self._half_life)
         return decay
 

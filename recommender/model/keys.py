@@ -19,7 +19,7 @@ class VpaKey(NamedTuple):
 
     @property
     def phase(self) -> float:
-        """A number from 0 to 1 that spreads the VPAs over a period of time."""
+        """Return a number from 0 to 1 that spreads the VPAs over a period of time."""
         return zlib.crc32("/".join(self).encode()) / 2**32
 
 

@@ -87,13 +87,13 @@ class Selectors:
                 del self._by_label[place]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[tuple[str, Selector]]:
-        """The selectors that can match at all, each of them once."""
+        """Return the selectors that can match at all, each of them once."""
         found = (self._by_label.get(pair) for pair in labels.items())
         there = (each.items() for each in found if each is not None)
         return chain(chain.from_iterable(there), self._anywhere.items())
 
     def matching(self, labels: Mapping[str, str]) -> Iterator[str]:
-        """The names of the selectors that match."""
+        """Return the names of the selectors that match."""
         return (name for name, one in self.candidates(labels) if one.matches(labels))
 
     def _best(self, selector: Selector) -> tuple[tuple[str, str], ...]:
@@ -122,7 +122,7 @@ class Matching:
             yield from label_sets.values()
 
     def label_set(self, namespace: str, labels: Mapping[str, str], *, mark: str = "") -> LabelSet:
-        """The label set of these labels; a new one is matched with the VPAs first.
+        """Return the label set of these labels; a new one is matched with the VPAs first.
 
         Equal labels with another ``mark`` are another label set.
         """
@@ -138,11 +138,11 @@ class Matching:
         return found
 
     def known(self, namespace: str, text: str) -> LabelSet:
-        """The label set of a canonical text that is in use."""
+        """Return the label set of a canonical text that is in use."""
         return self._label_sets[namespace][text]
 
     def is_matched(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether any VPA's selector matches, without remembering the labels."""
+        """Return whether any VPA's selector matches, without remembering the labels."""
         selectors = self._selectors.get(namespace)
         return selectors is not None and any(True for _ in selectors.matching(labels))
 
@@ -170,7 +170,7 @@ class Matching:
         return matched
 
     def matched(self, vpa: VpaKey) -> set[LabelSet]:
-        """The label sets that a VPA matches."""
+        """Return the label sets that a VPA matches."""
         return self._matched[vpa]
 
     def drop_if_unused(self, label_set: LabelSet) -> None:

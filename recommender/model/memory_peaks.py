@@ -72,13 +72,13 @@ def observe(
 
 
 def is_too_old(before: MemoryWindows, times: Ints, *, interval: Ints) -> Mask:
-    """Whether an OOM kill is more than an interval older than the last sample."""
+    """Return whether an OOM kill is more than an interval older than the last sample."""
     too_old: Mask = (before.last != NEVER) & (times < before.last - interval)
     return too_old
 
 
 def needed(before: MemoryWindows, requests: Ints, *, ratio: Floats, min_bump: Floats) -> Ints:
-    """How much memory would have saved a killed container.
+    """Return how much memory would have saved a killed container.
 
     Its request or its peak, whichever is more, raised by ``ratio`` and at least by
     ``min_bump`` bytes. Earlier kills are left out, so that repeated ones don't run away.

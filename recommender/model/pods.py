@@ -69,12 +69,12 @@ class TrackedPod:
 
     @property
     def regular(self) -> Iterable[str]:
-        """The regular containers."""
+        """Return the regular containers."""
         return filter(self.is_regular, self.containers)
 
 
 def pod_number(uid: str) -> int:
-    """A pod's UID as a number: its first 60 bits, or as many of its hash."""
+    """Return a pod's UID as a number: its first 60 bits, or as many of its hash."""
     try:
         return int(uid.replace("-", "")[:_DIGITS], 16)
     except ValueError:
@@ -143,7 +143,7 @@ class Containers(ColumnTable):
         )
 
     def highest(self, rows: Ints) -> Ints:
-        """The peaks of the running windows, wherever they are from; bytes."""
+        """Return the peaks of the running windows, wherever they are from; bytes."""
         return np.maximum(self.peak[rows], self.oom_peak[rows])
 
     def set_windows(self, rows: Ints, windows: MemoryWindows) -> None:

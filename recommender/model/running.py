@@ -41,7 +41,7 @@ class RunningWindow(NamedTuple):
 def running_windows(
     usage: Usage, groups: Sequence[ContainerGroup], peaks: OpenPeaks
 ) -> list[list[RunningWindow]]:
-    """The windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
+    """Return the windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
 
     So do those of pods that the VPA matched before: its target may come back, and a restart
     until then would forget their peaks.
@@ -128,7 +128,7 @@ class WindowRestorer:
         return span(self._usage.defaults.interval + _AHEAD)
 
     def _longest_of(self, row: int) -> int:
-        """How long a window of the container may last from now on."""
+        """Return how long a window of the container may last from now on."""
         usage = self._usage
         aggregate = usage.containers.aggregate[row]
         if aggregate == NOWHERE:

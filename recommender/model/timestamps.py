@@ -15,17 +15,17 @@ _LATEST_INSTANT = (_LATEST - _ZERO) // _MICROSECOND
 
 
 def span(duration: timedelta) -> int:
-    """A duration in microseconds."""
+    """Return a duration in microseconds."""
     return duration // _MICROSECOND
 
 
 def instant(moment: datetime | None) -> int:
-    """The integer of a moment; NEVER for None."""
+    """Return the integer of a moment; NEVER for None."""
     return NEVER if moment is None else (moment - _ZERO) // _MICROSECOND
 
 
 def moment(value: int) -> datetime | None:
-    """The moment of an integer, None for NEVER; past the year 9999 it is that year's end."""
+    """Return the moment of an integer, None for NEVER; past the year 9999 it is that year's end."""
     if value == NEVER:
         return None
     return _LATEST if value >= _LATEST_INSTANT else _ZERO + timedelta(microseconds=value)

@@ -164,21 +164,21 @@ class Usage:
         self._groups.pop(key, None)
 
     def rows_of(self, key: VpaKey, container: str) -> Ints:
-        """The aggregates of a container name that the VPA matches."""
+        """Return the aggregates of a container name that the VPA matches."""
         found = (one.aggregates.get(container) for one in self.matching.matched(key))
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
     def pod_count(self, key: VpaKey) -> int:
-        """How many tracked pods the VPA's selector matches."""
+        """Return how many tracked pods the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
 
     def pod_containers(self, key: VpaKey) -> frozenset[str]:
-        """The names of the containers of all pods that the VPA's selector matches."""
+        """Return the names of the containers of all pods that the VPA's selector matches."""
         counts = ((one.regular, one.sidecars) for one in self.matching.matched(key) if one.pods)
         return frozenset(name for pair in counts for each in pair for name in +each)
 
     def groups(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
-        """The VPA's aggregates by container name, sorted by name; the same while they stay."""
+        """Return the VPA's aggregates by container name; the same object while they stay."""
         found = self._groups.get(key)
         if found is None:
             found = self._groups[key] = self._grouped(key)
@@ -209,7 +209,7 @@ class Usage:
             self._groups.pop(key, None)
 
     def aggregate(self, namespace: str, labels: Mapping[str, str], container: str, now: int) -> int:
-        """The aggregate of a container name in pods with these labels, new if need be."""
+        """Return the aggregate of a container name in pods with these labels, new if need be."""
         return self._aggregate(self.matching.label_set(namespace, labels), container, now)
 
     # Samples
@@ -281,14 +281,14 @@ class Usage:
     # Reads and removals
 
     def open_peaks(self, now: int) -> OpenPeaks:
-        """The containers whose windows haven't ended; as it is now, so don't keep it."""
+        """Return the containers whose windows haven't ended; as it is now, so don't keep it."""
         containers = self.containers
         rows = np.flatnonzero((containers.window_end > now) & (containers.aggregate >= 0))
         rows = rows[np.argsort(containers.aggregate[rows], kind="stable")]
         return OpenPeaks(containers=rows, aggregates=containers.aggregate[rows])
 
     def without_peaks(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> Aggregates:
-        """The groups' merged usage, less the peaks of windows that haven't ended.
+        """Return the groups' merged usage, less the peaks of windows that haven't ended.
 
         A checkpoint leaves them out: after a restart the containers begin a new window,
         and what is in this one would count twice (recommender.md 11.1).
@@ -300,7 +300,7 @@ class Usage:
         return merged
 
     def open_in(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> tuple[Ints, Ints]:
-        """The containers in a running window, and for each the number of its group."""
+        """Return the containers in a running window, and for each the number of its group."""
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
         first = np.searchsorted(peaks.aggregates, members, side="left")
@@ -310,7 +310,7 @@ class Usage:
         return chosen, np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
 
     def without_open_peaks(self, groups: Sequence[ContainerGroup], now: int) -> Aggregates:
-        """The same, of windows that haven't ended at this instant."""
+        """Return the same, of windows that haven't ended at this instant."""
         return self.without_peaks(groups, self.open_peaks(now))
 
     def drop_aggregates(self, rows: Ints) -> None:
@@ -328,7 +328,7 @@ class Usage:
         self._groups.pop(key, None)
 
     def aggregate_count(self) -> int:
-        """How many aggregates there are; loaded checkpoints don't count."""
+        """Return how many aggregates there are; loaded checkpoints don't count."""
         return sum(len(label_set.aggregates) for label_set in self.matching)
 
     def _aggregate(self, label_set: LabelSet, container: str, now: int) -> int:
@@ -340,7 +340,7 @@ class Usage:
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:
-        """The aggregates of containers; one that was collected is created again."""
+        """Return the aggregates of containers; one that was collected is created again."""
         for row in np.unique(rows[self.containers.aggregate[rows] == NOWHERE]).tolist():
             key = self.containers.keys[row]
             label_set = self.matching.known(key.namespace, key.labels)

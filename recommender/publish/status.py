@@ -79,7 +79,7 @@ class StatusFindings:
 
 
 def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
-    """The status that this cycle's findings call for."""
+    """Return the status that this cycle's findings call for."""
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
         conditions=_merged(vpa.status.conditions or (), _set(findings), ConditionType, now),
@@ -102,7 +102,7 @@ def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> 
 
 
 def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
-    """What a status recommends, by container; nothing if it can't be read."""
+    """Return what a status recommends, by container; nothing if it can't be read."""
     if status.recommendation is None:
         return {}
     try:
@@ -112,7 +112,7 @@ def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
 
 
 def stale_containers(status: VpaStatus) -> frozenset[str]:
-    """The containers that a status calls stale.
+    """Return the containers that a status calls stale.
 
     Only the status knows that of a container that has new usage since the last restart.
     """
@@ -124,7 +124,7 @@ def stale_containers(status: VpaStatus) -> frozenset[str]:
 
 
 def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
-    """The recommendation as the status holds it: an empty object if there is nothing."""
+    """Return the recommendation as the status holds it: an empty object if there is nothing."""
     written = tuple(
         ContainerRecommendation(
             container_name=one.name,
@@ -139,7 +139,7 @@ def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
 
 
 def status_difference(current: VpaStatus, wanted: VpaStatus) -> float:
-    """How far a status is from the wanted one, as a reader sees it.
+    """Return how far a status is from the wanted one, as a reader sees it.
 
     Nothing (0.0) if all is equal by value: times are compared as instants, and an empty list equals
     none, but an empty recommendation doesn't. Infinitely far where anything differs but the amounts
@@ -165,12 +165,12 @@ def is_due(by: float, *, waited: timedelta, interval: timedelta) -> bool:
 
 
 def is_true(status: VpaStatus, kind: ConditionType) -> bool:
-    """Whether a status has this condition, and it is True."""
+    """Return whether a status has this condition, and it is True."""
     return any(one.type == kind and one.status == "True" for one in status.conditions or ())
 
 
 def is_provided(status: VpaStatus) -> bool:
-    """Whether a status says that it holds a recommendation."""
+    """Return whether a status says that it holds a recommendation."""
     return is_true(status, ConditionType.RECOMMENDATION_PROVIDED)
 
 
@@ -184,7 +184,7 @@ def _merged(
     decided: Iterable[ConditionType],
     now: datetime,
 ) -> tuple[VpaCondition, ...]:
-    """The conditions, sorted by type: of those ``decided`` only the wanted ones.
+    """Return the conditions, sorted by type: of those ``decided`` only the wanted ones.
 
     A time changes only with its condition's status.
     """
@@ -271,7 +271,7 @@ def _container_difference(before: ContainerAmounts, after: ContainerAmounts) -> 
 
 
 def _change(before: ResourceQuantities, after: ResourceQuantities) -> float:
-    """The largest relative change of a resource; infinite where one has come or gone."""
+    """Return the largest relative change of a resource; infinite where one has come or gone."""
     if before.keys() != after.keys():
         return math.inf
     return max((_relative(old.nanos, after[name].nanos) for name, old in before.items()), default=0)

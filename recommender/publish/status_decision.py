@@ -119,7 +119,7 @@ class StatusDecision:
 
     @property
     def is_first(self) -> bool:
-        """Whether the wanted status provides a recommendation where there was none."""
+        """Return whether the wanted status provides a recommendation where there was none."""
         provides = self.wanted is not None and is_provided(self.wanted)
         return provides and not is_provided(self.vpa.status)
 

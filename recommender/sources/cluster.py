@@ -211,7 +211,7 @@ class VpaLoader:
         self._usage.put_autoscaler(key, selector, rules, mode, target)
 
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
-        """The target's selector, if the target is the topmost controller.
+        """Return the target's selector, if the target is the topmost controller.
 
         A look-up that fails temporarily leaves the last selector in force (Q1).
         """

@@ -25,12 +25,12 @@ _LONGEST_SECONDS = 10**9  # of a memory window: thirty years
 
 
 def pod_key(pod: Pod) -> PodKey:
-    """What the model calls a pod."""
+    """Return what the model calls a pod."""
     return PodKey(pod.metadata.namespace, pod.metadata.name)
 
 
 def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
-    """What the model calls a VPA."""
+    """Return what the model calls a VPA."""
     return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
 
 
@@ -45,7 +45,7 @@ def written_mode(vpa: VerticalPodAutoscaler) -> str:
 
 
 def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection[str]) -> bool:
-    """Whether this recommender answers for a VPA (recommender.md 6.4).
+    """Return whether this recommender answers for a VPA (recommender.md 6.4).
 
     One that names no recommender belongs to the one called ``default``.
     """
@@ -71,7 +71,7 @@ def target_name(vpa: VerticalPodAutoscaler) -> str:
 
 
 def pod_facts(pod: Pod) -> PodFacts:
-    """The part of a pod that concerns usage; plain init containers aren't followed."""
+    """Return the part of a pod that concerns usage; plain init containers aren't followed."""
     return PodFacts(
         key=pod_key(pod),
         uid=pod.metadata.uid,
@@ -83,7 +83,7 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 
 def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
-    """Where the requests of a pod's containers stand: what the kubelet reports comes first."""
+    """Return the requests of a pod's containers, by the kubelet's report or else the spec."""
     reported = {status.name for status in scaled_statuses(pod) if status.resources is not None}
     sources = Counter(
         RequestSource.STATUS if each.name in reported else RequestSource.SPEC
@@ -99,7 +99,7 @@ def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
 def container_rules(
     vpa: VerticalPodAutoscaler, *, per_vpa_config: bool
 ) -> tuple[ContainerRule, ...]:
-    """A VPA's container policies, in their order.
+    """Return a VPA's container policies, in their order.
 
     Raises:
         QuantityError: a bound or an override is no quantity.

@@ -67,7 +67,7 @@ class ExternalMetricsSource:
         self._workers = workers
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """The latest usage; ``namespaces`` are those that have VPAs."""
+        """Return the latest usage; ``namespaces`` are those that have VPAs."""
         found: list[PodMetrics] = []
         answers: list[FetchOutcome] = []
         answered = False
@@ -103,7 +103,7 @@ class ExternalMetricsSource:
                     yield _MetricQuery(pod=pod, resource=resource, metric=metric, selector=selector)
 
     async def _ask(self, wanted: _MetricQuery) -> PodMetrics:
-        """The values of one metric, with the time and the window of the first of them.
+        """Return the values of one metric, with the time and the window of the first of them.
 
         An item that can't be decoded is left out. Of the others the caller reads the values.
 

@@ -23,7 +23,7 @@ class FetchOutcome:
 
     @classmethod
     def failed(cls, place: str, error: KubeError | DecodeError) -> "FetchOutcome":
-        """The answer was an error, or can't be decoded."""
+        """Return the outcome of an error, or of an answer that can't be decoded."""
         outcome = getattr(error, "reason", type(error).__name__)
         return cls(place=place, outcome=outcome, error=str(error))
 
@@ -37,14 +37,14 @@ class FetchResult:
     answers: tuple[FetchOutcome, ...]
 
     def slices(self, size: int) -> Iterator[Sequence[PodMetrics]]:
-        """All of it, so many pods at a time; to be gone through once."""
+        """Yield all of it, so many pods at a time; to be gone through once."""
         yield from in_slices(self.metrics, size)
         for one in self.lists:
             yield from one.slices(size)
 
     @property
     def outcomes(self) -> dict[str, Tally[str]]:
-        """How often which outcome, by scope: ``cluster`` or ``part`` of it."""
+        """Return how often which outcome, by scope: ``cluster`` or ``part`` of it."""
         found: dict[str, Tally[str]] = {}
         for answer in self.answers:
             scope = "part" if answer.place else "cluster"
@@ -53,7 +53,7 @@ class FetchResult:
 
     @property
     def failures(self) -> tuple[FetchOutcome, ...]:
-        """The questions that failed."""
+        """Return the questions that failed."""
         return tuple(answer for answer in self.answers if answer.outcome != OK)
 
 
@@ -61,5 +61,5 @@ class UsageSource(Protocol):
     """Where the cycle reads usage."""
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """The latest usage; ``namespaces`` are those that have VPAs. Failures are in it."""
+        """Return the latest usage; ``namespaces`` are those that have VPAs. Failures are in it."""
         ...

@@ -59,7 +59,7 @@ class Informers:
 
     @property
     def background(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """The endless tasks behind the caches.
+        """Return the endless tasks behind the caches.
 
         Nothing waits for the names of checkpoints: the right to watch them may be missing.
         """
@@ -67,12 +67,12 @@ class Informers:
 
     @property
     def synced(self) -> bool:
-        """Whether every cache has listed once."""
+        """Return whether every cache has listed once."""
         return all(cache.synced for cache in self._caches)
 
     @property
     def fresh(self) -> bool:
-        """Whether the API server answers, and every cache follows it."""
+        """Return whether the API server answers, and every cache follows it."""
         return self.client.reachable and all(cache.fresh for cache in self._caches)
 
     async def wait_synced(self) -> None:

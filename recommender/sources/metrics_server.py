@@ -46,7 +46,7 @@ class MetricsServerSource:
         self._strange: list[str] = []  # and this time
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """The latest usage; ``namespaces`` are those that have VPAs."""
+        """Return the latest usage; ``namespaces`` are those that have VPAs."""
         for _ in self._strange:
             self._client.troubled(_RESOURCE, UNDECODABLE)
         self._known, self._strange = frozenset(self._strange), []
@@ -67,7 +67,7 @@ class MetricsServerSource:
         return FetchResult(lists=lists, answers=(answer, *answers))
 
     async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], FetchOutcome]:
-        """What there is, decoded as it is taken: whole it is larger than all that is kept."""
+        """Return the items, each decoded when it is read: all of them would fill the memory."""
         try:
             found = await self._client.list_undecoded(
                 POD_METRICS, namespace=namespace, strange=self._strange, known=self._known

@@ -136,7 +136,7 @@ class NamespaceHistory:
         return highest_number(undecoded_series(await self._prometheus.range(query, sparse)))
 
     async def _labels(self, namespace: str, window: TimeRange, series: int) -> LastLabels:
-        """The labels of the namespace's pods, those that are gone included."""
+        """Return the labels of the namespace's pods, those that are gone included."""
         query = self._wanted.queries.pod_labels(namespace)
         if query is None:
             return await self._labels_of_all(window)
@@ -146,7 +146,7 @@ class NamespaceHistory:
         return found
 
     async def _labels_of_all(self, window: TimeRange) -> LastLabels:
-        """The labels of all pods, fetched once: what the flag's text selects is unknown."""
+        """Return the labels of all pods, fetched once: what the flag's text selects is unknown."""
         if self._labels_of_all_pods is None:
             text = self._wanted.queries.labels_metric
             found = LastLabels(self._wanted.queries.pod)
@@ -160,7 +160,7 @@ class NamespaceHistory:
     async def _answers(
         self, namespace: str, query: str, window: TimeRange, series: int
     ) -> AsyncIterator[Sequence[msgspec.Raw]]:
-        """The series of one query, window after window, and a slice after the other."""
+        """Yield the series of one query, window after window, and a slice after the other."""
         points = self._points.get(namespace, _POINTS)
         rest: TimeRange | None = window
         while rest is not None:
@@ -173,7 +173,7 @@ class NamespaceHistory:
 
 
 async def _unhurried(raw: Sequence[msgspec.Raw]) -> AsyncIterator[Sequence[msgspec.Raw]]:
-    """Return slices of an answer; other tasks run before each.
+    """Yield slices of an answer; other tasks run before each.
 
     Labels and points both cost time, so the weight of a series is its length.
     """

@@ -77,7 +77,7 @@ class OomFeed:
     def take(
         self, chosen: Callable[[OomEvent], bool] = lambda _: True
     ) -> tuple[tuple[PendingOomEvent, ...], int]:
-        """Those that wait and are chosen, oldest first, and how many had to be dropped."""
+        """Return those that wait and are chosen, oldest first, and how many had to be dropped."""
         taken, dropped = [one for one in self._waiting if chosen(one.kill)], self._dropped
         self._waiting = deque(one for one in self._waiting if not chosen(one.kill))
         self._dropped = 0
@@ -103,7 +103,7 @@ class OomFeed:
 
     @property
     def postponed(self) -> int:
-        """How many kills are postponed."""
+        """Return how many kills are postponed."""
         return len(self._postponed)
 
     def _look(self, old: Pod | None, new: Pod) -> None:
@@ -135,7 +135,7 @@ class OomFeed:
             del self._gone[next(iter(self._gone))]
 
     def _with_pod(self, observation: PendingOomEvent) -> PendingOomEvent:
-        """An Event may come after its pod went."""
+        """Return the Event with its pod, if known; it may arrive after the pod is gone."""
         gone = self._gone.get(observation.kill.pod_uid)
         if observation.pod is not None or gone is None:
             return observation

@@ -150,7 +150,7 @@ class OomIngestion:
         return learnt.outcome
 
     def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
-        """The killed pod in the model, where it comes for a moment if it is gone already.
+        """Return the killed pod in the model, where it comes for a moment if it is gone already.
 
         Pods of one name are distinguished by their uids. An Event of a static pod has another uid
         than the pod; then the name decides, as it does for the reference.

@@ -74,7 +74,7 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
 
 
 def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent, ...]:
-    """The containers that an eviction for lack of memory names.
+    """Return the containers that an eviction for lack of memory names.
 
     The three annotations are lists of one length, else the Event says nothing. What can't
     be read of a container costs that container.
@@ -125,7 +125,7 @@ class SeenOomEvents:
         self._left: dict[str, None] = {}  # uids, in the order in which they went
 
     def is_new(self, kill: OomEvent) -> bool:
-        """Whether this is the first time; from now on it isn't."""
+        """Return whether this is the first time; from now on it isn't."""
         self._left.pop(kill.uid, None)
         known = self._by_uid.setdefault(kill.uid, set())
         if (kill.container, kill.at) in known:

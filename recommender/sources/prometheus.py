@@ -58,7 +58,7 @@ class PrometheusServer:
 
     @property
     def name(self) -> str:
-        """The address, fit for a log."""
+        """Return the address, fit for a log."""
         return str(self.address)
 
     @classmethod
@@ -74,7 +74,7 @@ class PrometheusServer:
         password: str,
         environ: Mapping[str, str],
     ) -> Self:
-        """What the flags say; a user and a password may come from the environment as well.
+        """Return what the flags say; a user and a password may come from the environment as well.
 
         Raises:
             ConfigError: the address is none, or the token's file can't be read.
@@ -111,7 +111,7 @@ class PrometheusServer:
 
 
 def read_token(path: str) -> str:
-    """The token in a file, without the space around it.
+    """Return the token in a file, without the space around it.
 
     Raises:
         ConfigError: there is no such file, or it can't be read.
@@ -149,7 +149,7 @@ class Prometheus:
 
     @property
     def name(self) -> str:
-        """The server's address, fit for a log."""
+        """Return the server's address, fit for a log."""
         return self._server.name
 
     async def __aenter__(self) -> Self:
@@ -175,7 +175,7 @@ class Prometheus:
             self._session = None
 
     async def range(self, query: str, window: TimeRange) -> bytes:
-        """The answer to a range query.
+        """Return the answer to a range query.
 
         Raises:
             PrometheusError: there is none.
@@ -189,7 +189,7 @@ class Prometheus:
         return await self._ask("query_range", asked)
 
     async def instant(self, query: str, at: int) -> bytes:
-        """The answer to an instant query.
+        """Return the answer to an instant query.
 
         Raises:
             PrometheusError: there is none.

@@ -40,7 +40,7 @@ class PrometheusBackfill:
         self._state = StateLog(logger, over="history is fetched from Prometheus again")
 
     def fetching(self, key: VpaKey) -> bool:
-        """Whether there is history of this VPA that isn't in the model yet."""
+        """Return whether there is history of this VPA that isn't in the model yet."""
         return key.namespace not in self._loaded
 
     def request(self, vpas: Collection[VpaKey], known_until: KnownUntil) -> None:

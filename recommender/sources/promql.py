@@ -93,7 +93,7 @@ class Queries:
         return f"{self.memory_metric}{{{self._selector(namespace)}}}"
 
     def count(self, namespace: str) -> str:
-        """How many containers there are: one series."""
+        """Return how many containers there are: one series."""
         return f"count({self.memory(namespace)})"
 
     def pod_labels(self, namespace: str) -> str | None:
@@ -139,12 +139,12 @@ class TimeRange:
 
     @property
     def end(self) -> int:
-        """The last point."""
+        """Return the last point."""
         return self.start + (self.count - 1) * self.step
 
     @classmethod
     def until(cls, now: int, *, length: timedelta, resolution: timedelta) -> "TimeRange":
-        """All the history there is: from ``length`` ago, as the reference asks for it."""
+        """Return all the history there is: from ``length`` ago, as the reference asks for it."""
         step = span(resolution)
         return cls(start=now - span(length), step=step, count=span(length) // step + 1)
 
@@ -159,12 +159,12 @@ class TimeRange:
         ).first(_MOST_STEPS)
 
     def after(self, part: "TimeRange") -> "TimeRange | None":
-        """What follows ``part``, which begins with it; None if nothing does."""
+        """Return what follows ``part``, which begins with it; None if nothing does."""
         left = self.count - part.count
         start = self.start + part.count * self.step
         return TimeRange(start=start, step=self.step, count=left) if left > 0 else None
 
 
 def chunk(window: TimeRange, *, series: int, points: int) -> TimeRange:
-    """The beginning of a window: as much as ``points`` points are, of so many series."""
+    """Return the beginning of a window: as much as ``points`` points are, of so many series."""
     return window.first(max(1, min(points // max(series, 1), _MOST_STEPS)))

@@ -48,7 +48,7 @@ def complaint(body: bytes) -> tuple[str, str]:
 
 
 def undecoded_series(body: bytes) -> tuple[msgspec.Raw, ...]:
-    """The undecoded series of an answer; empty if it holds none.
+    """Return the undecoded series of an answer; empty if it holds none.
 
     Raises:
         DecodeError: it is no answer with a matrix or a vector.
@@ -66,7 +66,7 @@ def undecoded_series(body: bytes) -> tuple[msgspec.Raw, ...]:
 def container_series(
     raw: Iterable[msgspec.Raw], labels: ContainerLabels, amount: Callable[[float], int]
 ) -> Iterator[RecordedSeries | None]:
-    """The usage in undecoded series; None for one that can't be used.
+    """Yield the usage in undecoded series; None for one that can't be used.
 
     ``amount`` makes an amount of a point's number. A series without one of the labels fails
     the reference's whole query; here it costs itself.
@@ -89,7 +89,7 @@ def container_series(
 
 
 def highest_number(raw: Iterable[msgspec.Raw]) -> int:
-    """The highest number in undecoded series, 0 if there is none.
+    """Return the highest number in undecoded series, 0 if there is none.
 
     Raises:
         DecodeError: they are no series of numbers.
@@ -144,12 +144,12 @@ class LastLabels:
 
 
 def instant_of(seconds: float) -> int:
-    """The instant of a time that Prometheus wrote; it knows milliseconds."""
+    """Return the instant of a time that Prometheus wrote; it knows milliseconds."""
     return _EPOCH + round(seconds * 1000) * 1000
 
 
 def unix_seconds(instant: int) -> str:
-    """An instant as Prometheus reads it."""
+    """Return an instant as Prometheus reads it."""
     return f"{(instant - _EPOCH) / 1_000_000:.3f}"
 
 

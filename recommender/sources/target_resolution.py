@@ -23,7 +23,7 @@ class TargetResolution:
 
     @property
     def message(self) -> str:
-        """The message of ConfigUnsupported, which names the right owner too; empty without one."""
+        """Return the message of ConfigUnsupported with the right owner; empty without one."""
         return f"{self.unsupported}: {self.owner}" if self.owner else self.unsupported
 
 
@@ -36,7 +36,7 @@ class LoadedVpa:
     controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the very same version of the VPA, with the same outcome."""
+        """Return whether it is the very same version of the VPA, with the same outcome."""
         return (
             isinstance(other, LoadedVpa)
             and self.vpa is other.vpa
@@ -47,12 +47,12 @@ class LoadedVpa:
         return id(self.vpa)
 
     def with_status(self, status: VpaStatus) -> "LoadedVpa":
-        """The same, of which the status has been written since."""
+        """Return the same, of which the status has been written since."""
         return replace(self, vpa=structs.replace(self.vpa, status=status))
 
 
 def unreadable(reason: str = "") -> TargetResolution:
-    """The selector can't be had; ``reason`` is the sentence for the reader."""
+    """Return the resolution of a target without a selector; ``reason`` says why."""
     message = f"Cannot read targetRef. Reason: {reason}" if reason else "Cannot read targetRef"
     return TargetResolution(selector=NOTHING, unsupported=message)
 
@@ -60,7 +60,7 @@ def unreadable(reason: str = "") -> TargetResolution:
 def resolved(
     selector: Selector, target: TargetReference, namespace: str, topmost: Controller | None
 ) -> TargetResolution:
-    """The selector is known; it counts only if the target is the topmost controller."""
+    """Return the resolution of a known selector, for topmost controllers only."""
     wanted = Controller(namespace, target.kind, target.name, target.api_version)
     if topmost is None:
         return TargetResolution(
@@ -79,7 +79,7 @@ def resolved(
 
 
 def unchecked(target: TargetReference, error: str) -> TargetResolution:
-    """Whether the target is topmost could not be found out."""
+    """Return whether the target is topmost could not be found out."""
     return TargetResolution(
         selector=NOTHING,
         unsupported=f"Error checking if target {_name(target)} is a topmost well-known or "

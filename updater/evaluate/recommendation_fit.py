@@ -84,7 +84,7 @@ class KnownDrifts:
     def hold_for(
         self, vpa: VerticalPodAutoscaler, limit_ranges: tuple[LimitRangeSpec, ...]
     ) -> bool:
-        """Whether the VPA and the LimitRanges still say the same."""
+        """Return whether the VPA and the LimitRanges still say the same."""
         return self.limit_ranges == limit_ranges and (
             self.vpa is vpa
             or (
@@ -117,7 +117,7 @@ class RecommendationFit:
         self._last: tuple[Parts, Measured | Decision] | None = None
 
     def drift(self, pod: Pod) -> Drift | Decision:
-        """How far the pod is from its recommendation; or why there is nothing to compare."""
+        """Return how far the pod is from its recommendation; or why there is nothing to compare."""
         parts = _parts(pod)
         key = (id(parts[0]), id(parts[1]), id(parts[2]), id(parts[3]))
         known = self.drifts.known

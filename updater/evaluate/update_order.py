@@ -60,7 +60,7 @@ class ContainerOomKill:
 
 
 def looked_at(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> dict[str, ContainerAmounts]:
-    """The containers that count: scaled ones that are recommended and were seen by our webhook.
+    """Return the containers that count: scaled, recommended, and seen by our webhook.
 
     A container that another webhook injected later isn't in ``vpaObservedContainers``; it
     could never get its target by eviction. Without the annotation, or with one that can't be
@@ -78,7 +78,7 @@ def looked_at(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> dict[str,
 
 
 def observed_containers(pod: Pod) -> Collection[str] | None:
-    """The names in ``vpaObservedContainers``; None means every container."""
+    """Return the names in ``vpaObservedContainers``; None means every container."""
     annotation = (pod.metadata.annotations or {}).get(OBSERVED_CONTAINERS)
     return None if annotation is None else parse_observed_containers(annotation)
 
@@ -118,7 +118,7 @@ def measure(
 
 
 def is_outside(requests: ResourceQuantities, amounts: ContainerAmounts) -> bool:
-    """Whether some targeted resource is requested outside its bounds, or not at all."""
+    """Return whether some targeted resource is requested outside its bounds, or not at all."""
     for resource in amounts.target:
         request = requests.get(resource)
         if request is None:
@@ -197,7 +197,7 @@ def quick_ooms(
 
 
 def is_oom_kill(ended: ContainerStateTerminated) -> bool:
-    """Whether the container was killed because its memory ran out."""
+    """Return whether the container was killed because its memory ran out."""
     return ended.reason == "OOMKilled"
 
 
@@ -217,7 +217,7 @@ def needs_memory(
     *,
     requests: Mapping[str, ResourceQuantities],
 ) -> bool:
-    """Whether the killed container's memory target is above its request, or adds one.
+    """Return whether the killed container's memory target is above its request, or adds one.
 
     Only then does a quick OOM kill bring an update forward. The limit doesn't count: it is the
     request that an update is sure to change.

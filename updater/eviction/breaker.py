@@ -96,17 +96,17 @@ class Breaker:
 
     @property
     def suspends(self) -> bool:
-        """Whether no evictions pass but for probes."""
+        """Return whether no evictions pass but for probes."""
         return not isinstance(self.state, Closed)
 
     @property
     def watches(self) -> bool:
-        """Whether new pods matter, even if nothing is to be evicted."""
+        """Return whether new pods matter, even if nothing is to be evicted."""
         return self.suspends or bool(self.unanswered)
 
     @property
     def workloads(self) -> frozenset[Controller]:
-        """Those that owe a replacement; all their pods may be gone."""
+        """Return those that owe a replacement; all their pods may be gone."""
         return frozenset(eviction.workload for eviction in self.unanswered)
 
 
@@ -123,7 +123,7 @@ class Allowance:
 
     @property
     def allows_one(self) -> bool:
-        """Whether one more passes."""
+        """Return whether one more passes."""
         return self.count > 0
 
 

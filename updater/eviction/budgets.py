@@ -34,7 +34,7 @@ class Budgets:
 
     @property
     def groups(self) -> Mapping[Controller, ReplicaGroup]:
-        """The groups with what is left."""
+        """Return the groups with what is left."""
         return self._groups
 
     def controller(self, pod: Pod) -> Controller | None:

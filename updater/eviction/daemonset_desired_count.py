@@ -17,7 +17,7 @@ class ObservedDaemons:
 def desired_daemons(
     ready: int | None, *, desired: int | None, live: int, observed: ObservedDaemons, now: datetime
 ) -> int:
-    """How many pods the budget of a DaemonSet counts from (X90); 0: nothing may be done to it.
+    """Return the number of pods that a DaemonSet's budget counts from (X90); 0: none may go.
 
     ``ready`` is its ``status.numberReady``, the reference's number, of which alone zero remains:
     it goes down with each pod that was evicted, so that half of them would be out at a time, and

@@ -37,7 +37,7 @@ class DisruptionBudget:
 
     @property
     def allows_one(self) -> bool:
-        """Whether one more pod may go.
+        """Return whether one more pod may go.
 
         With no tolerance at all, a complete and untouched group may still lose one pod;
         otherwise small groups would never be updated.
@@ -54,14 +54,14 @@ class DisruptionBudget:
         return self.with_back().allows_one if already_out else self.allows_one
 
     def with_back(self) -> Self:
-        """The budget as if one pod that is out of service were still in."""
+        """Return the budget that counts one unavailable pod as available."""
         return replace(self, running=self.running + 1)
 
     def spend(self, *, already_out: bool = False) -> Self:
         return self if already_out else self._having_spent(self.spent + 1)
 
     def give_back(self, *, already_out: bool = False) -> Self:
-        """The budget before ``spend``: nothing came of it."""
+        """Return the budget before ``spend``: nothing came of it."""
         return self if already_out else self._having_spent(self.spent - 1)
 
     def _having_spent(self, spent: int) -> Self:
@@ -138,12 +138,12 @@ class ReplicaGroup:
         return self.floor is None or (not self.floor.recreates and self.floor.allows(pod))
 
     def spend(self, pod: Pod) -> Self:
-        """The group once ``pod`` is to be evicted or resized."""
+        """Return the group once ``pod`` is to be evicted or resized."""
         floor = None if self.floor is None else self.floor.spend(pod)
         return self._within(self.budget.spend(already_out=pod.metadata.uid in self.out), floor)
 
     def give_back(self, pod: Pod) -> Self:
-        """The group after all, if ``pod`` stayed as it was."""
+        """Return the group after all, if ``pod`` stayed as it was."""
         floor = None if self.floor is None else self.floor.give_back(pod)
         return self._within(self.budget.give_back(already_out=pod.metadata.uid in self.out), floor)
 
@@ -211,7 +211,7 @@ def replica_group(
 
 
 def configured_replicas(kind: str, *, replicas: int | None, live: int) -> int | None:
-    """How many pods the controller wants; None if that can't be known.
+    """Return how many pods the controller wants; None if that can't be known.
 
     Jobs, and kinds that we don't know, want the pods that they have. The reference counts 0
     for unknown kinds, which lets it take all their pods at once.
@@ -248,7 +248,7 @@ def decide_eviction(
     requirements_met: bool,
     admission_ready: bool,
 ) -> Decision:
-    """Whether a pod that is worth it may be evicted now.
+    """Return whether a pod that is worth it may be evicted now.
 
     ``group`` is None for a pod that nobody would replace. ``unfinished`` is the wait for a
     resize of the pod, None if there is none or if its time is up: an eviction gives it that

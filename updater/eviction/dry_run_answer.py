@@ -50,7 +50,7 @@ class DryRunRefusal:
     until: datetime
 
     def stands(self, vpa: VerticalPodAutoscaler, *, now: datetime, generation: int | None) -> bool:
-        """Whether the same pod would be tried, and it is too early to repeat that.
+        """Return whether the same pod would be tried, and it is too early to repeat that.
 
         Without a ``generation`` the template counts as unchanged.
         """

@@ -27,7 +27,7 @@ def requirements_met(
     containers: Mapping[str, ContainerAmounts],
     policy: ResourcePolicy | None = None,
 ) -> bool:
-    """Whether every requirement holds for at least one recommended container.
+    """Return whether every requirement holds for at least one recommended container.
 
     ``containers`` are the pod's recommended containers in the order of the spec, whether our
     webhook saw them or not. A requirement holds for a container when any of its resources

@@ -30,7 +30,7 @@ class ReplacementResult(enum.StrEnum):
 
     @property
     def is_miss(self) -> bool:
-        """Whether the eviction did not do what it was for."""
+        """Return whether the eviction did not do what it was for."""
         return self in (
             ReplacementResult.UNPATCHED,
             ReplacementResult.OUTSIDE_RANGE,
@@ -102,7 +102,7 @@ def _without_cpu(amounts: ContainerAmounts) -> dict[str, Quantity]:
 
 
 def _hull(one: ContainerAmounts, other: ContainerAmounts) -> ContainerAmounts:
-    """The bounds that hold whatever is within either of two; without one there is none."""
+    """Return the bounds that hold whatever is within either of two; without one there is none."""
     return replace(
         one,
         target={name: value for name, value in one.target.items() if name in other.target},

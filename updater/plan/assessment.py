@@ -78,7 +78,7 @@ class Assessment:
 
     @property
     def acts_on_running_pods(self) -> bool:
-        """Whether pods are resized or evicted for their VPA's sake."""
+        """Return whether pods are resized or evicted for their VPA's sake."""
         return self.drifts is not None
 
 
@@ -279,7 +279,7 @@ class _Judged:
 
     @property
     def rest(self) -> IdleVpa | None:
-        """What stands as long as nothing but time changes; None: the next pass has to look again.
+        """Return what holds while only time passes; None: the next pass judges the pods again.
 
         All pods were found to need nothing; those with a start-up boost are none of these. Of a
         DaemonSet each pass counts the pods.

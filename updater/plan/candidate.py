@@ -68,7 +68,7 @@ class Candidate:
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
-        """How the pod's requests differ from what is recommended."""
+        """Return how the pod's requests differ from what is recommended."""
         targets = {name: amounts.target for name, amounts in self.processed.containers.items()}
         return request_changes(self.requests, targets)
 
@@ -206,7 +206,7 @@ def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> 
 
 
 def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:
-    """Whether an unfinished resize restarts the pod's containers (D32).
+    """Return whether an unfinished resize restarts the pod's containers (D32).
 
     A pod whose quantities can't be read counts as out, too, and so does one that a call without
     an answer may still take down (X8): the budget is a promise.
@@ -235,7 +235,7 @@ def plan_unboost(
     now: datetime,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
-    """The resize that takes back the ``expired`` boosts, and the annotations that go with them.
+    """Return the resize that ends the ``expired`` boosts, and the annotations to remove.
 
     What is recommended is fitted to the pod as it will be without them, as admission did: under
     a LimitRange for pods the boost of one container would count against the others (A21).

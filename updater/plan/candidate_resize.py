@@ -22,7 +22,7 @@ from updater.snapshot.live_node import NodeCapacity
 def plan_candidate(
     candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
 ) -> ResizePlan | Decision:
-    """The resize that would bring the candidate where it should be.
+    """Return the resize that would bring the candidate where it should be.
 
     A container whose spec asks for the target already is left out, its limits too: it is the
     kubelet's turn. Its report may be half new and half old for a while, a new memory request
@@ -115,7 +115,7 @@ class Planner:
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:
-    """Whether all is the same, for one VPA, that ``plan_candidate`` looks at."""
+    """Return whether all is the same, for one VPA, that ``plan_candidate`` looks at."""
     mine, its = one.pod, other.pod
     return (
         mine.spec is its.spec

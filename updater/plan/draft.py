@@ -35,7 +35,7 @@ class PlanDraft:
 
     @property
     def plan(self) -> VpaPlan:
-        """What was planned so far."""
+        """Return what was planned so far."""
         return VpaPlan(
             pods=self._pods,
             breaker=self.breaker.observed,

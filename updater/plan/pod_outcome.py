@@ -23,7 +23,7 @@ class Subject:
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
-        """What the pod needs; nothing for one that needs nothing."""
+        """Return what the pod needs; nothing for one that needs nothing."""
         return self.resize if self.candidate is None else self.candidate.changes
 
 

@@ -10,7 +10,7 @@ from updater.state import PodMemory
 
 
 def is_becoming_ready(pod: Pod, memory: PodMemory, *, within: timedelta, now: datetime) -> bool:
-    """Whether the pod comes up, or carries out a resize of ours, and not for long yet.
+    """Return whether the pod comes up, or carries out a resize of ours, and not for long yet.
 
     Passes that are an interval apart leave a pod that much time before its neighbours' turn.
     Where news wakes them, the budget does: such a pod counts as out of service ``within`` that
@@ -27,7 +27,7 @@ def is_becoming_ready(pod: Pod, memory: PodMemory, *, within: timedelta, now: da
 
 
 def is_ready(pod: Pod) -> bool:
-    """The kubelet's word."""
+    """Return the kubelet's word."""
     return any(
         condition.type == "Ready" and condition.status == "True"
         for condition in pod.status.conditions or ()
@@ -35,7 +35,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def _is_done(pod: Pod) -> bool:
-    """Whether the kubelet has carried out, or dropped, what the spec asks for."""
+    """Return whether the kubelet has carried out, or dropped, what the spec asks for."""
     status = resize_status(pod)
     if status is not ResizeStatus.NONE:
         return status is ResizeStatus.INFEASIBLE

@@ -233,13 +233,13 @@ class ResizeChoice:
 
     @property
     def _waits_no_longer(self) -> bool:
-        """Whether the next step is an eviction, however far the recommendation has fallen."""
+        """Return whether an eviction comes next, however far the recommendation has fallen."""
         evicts = self.mode is UpdateMode.IN_PLACE_OR_RECREATE
         return evicts and self.had_its_time and not self.plan.withdraws
 
     @property
     def _is_held(self) -> bool:
-        """The last call failed, and for another reason than the node."""
+        """Return the last call failed, and for another reason than the node."""
         return self.held is not None and self.held.reason is not Reason.RESIZE_INFEASIBLE
 
     def _is_refused(self, plan: ResizePlan) -> bool:

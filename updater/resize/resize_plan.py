@@ -47,7 +47,7 @@ def containers_to_patch(
     requests: Mapping[str, ResourceQuantities],
     ooms: Collection[ContainerOomKill] = (),
 ) -> frozenset[str]:
-    """Which of the recommended containers a resize is about.
+    """Return which of the recommended containers a resize is about.
 
     A pod that left its range, or was OOM-killed, is resized where that is so; what is in
     range stays. A pod that merely drifted is resized everywhere.
@@ -106,7 +106,7 @@ def _by_name(
 
 
 def _inherits(container: Container, resource: str, whole: PodLevelResources) -> bool:
-    """Whether the container's limit is that of the pod, which changes (KEP-5419)."""
+    """Return whether the container's limit is that of the pod, which changes (KEP-5419)."""
     own = (container.resources or _NOTHING).limits or {}
     return resource in whole.limits and resource not in own
 
@@ -128,7 +128,7 @@ def _changes(
 def resize_operations(
     pod: Pod, wanted: Collection[WantedResources], containers: Collection[str]
 ) -> tuple[Operation, ...]:
-    """The JSON patch for the resize subresource, containers and resources in order.
+    """Return the JSON patch for the resize subresource, containers and resources in order.
 
     Parents that the spec lacks come first, because ``add`` needs them to be there.
 
@@ -165,7 +165,7 @@ def _resource_operations(
 
 
 def annotation_operations(pod: Pod, unboosted: Collection[str] = ()) -> tuple[Operation, ...]:
-    """The JSON patch for the pod itself, once the resize was accepted.
+    """Return the JSON patch for the pod itself, once the resize was accepted.
 
     ``unboosted`` are annotations that go: those of start-up boosts that were taken back.
     """
@@ -177,12 +177,12 @@ def annotation_operations(pod: Pod, unboosted: Collection[str] = ()) -> tuple[Op
 
 
 def is_marked(pod: Pod) -> bool:
-    """Whether the pod says already that we resized it."""
+    """Return whether the pod says already that we resized it."""
     return (pod.metadata.annotations or {}).get(IN_PLACE_UPDATED) == "true"
 
 
 def unfinished_restarts(pod: Pod, *, resizing: bool) -> bool:
-    """Whether an unfinished resize of the pod restarts one of its containers.
+    """Return whether an unfinished resize of the pod restarts one of its containers.
 
     That is so where the spec and the kubelet's report differ in a resource with the policy
     RestartContainer. While the kubelet says that it is ``resizing``, the reported resources

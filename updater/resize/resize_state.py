@@ -50,7 +50,7 @@ _WAITED_TOO_LONG: Mapping[ResizeStatus, Reason] = {
 
 
 def resize_condition(pod: Pod) -> PodCondition | None:
-    """The condition that tells about an unfinished resize; a pending one goes first.
+    """Return the condition that tells about an unfinished resize; a pending one goes first.
 
     Both may be True at once: a newer resize is pending while an older one is carried out.
     A condition that is False hides nothing.
@@ -88,7 +88,7 @@ def resize_status(pod: Pod) -> ResizeStatus:
 def resizing_since(
     pod: Pod, *, sent_at: datetime | None, first_seen: datetime | None
 ) -> datetime | None:
-    """When the clock of an unfinished resize started.
+    """Return when the clock of an unfinished resize started.
 
     The later of our last resize call and the condition's last transition, which the kubelet
     keeps when only the generation changes; where neither is known, when we first saw it.
@@ -112,7 +112,7 @@ class Timeouts:
 def unfinished(
     status: ResizeStatus, *, since: datetime | None, timeouts: Timeouts, now: datetime
 ) -> Decision | None:
-    """The wait for a resize; None if there is none, or if its time is up.
+    """Return the wait for a resize; None if there is none, or if its time is up.
 
     Infeasible is up at once. Error and unknown states wait as long as a deferred resize,
     because the kubelet tries them again by itself (D19).
@@ -146,7 +146,7 @@ class Infeasible:
 
 
 def lower_somewhere(current: Targets, than: Targets) -> bool:
-    """Whether some resource of some container is lower now; names on one side don't count.
+    """Return whether some resource of some container is lower now; names on one side don't count.
 
     Source: updater.md 9.
     """
@@ -160,7 +160,7 @@ def lower_somewhere(current: Targets, than: Targets) -> bool:
 
 
 def spec_requests(pod: Pod) -> dict[str, ResourceQuantities]:
-    """What the pod's spec asks for, by container: the values that a resize failed with."""
+    """Return what the pod's spec asks for, by container: the values that a resize failed with."""
     return {
         container.name: parse_quantities(
             None if container.resources is None else container.resources.requests
@@ -203,7 +203,7 @@ def decide_resize(
     skip_budget: bool,
     refused: Refusal | None = None,
 ) -> ResizeDecision:
-    """Whether a pod that is worth it is resized now, evicted instead, or left to wait.
+    """Return whether a pod that is worth it is resized now, evicted instead, or left to wait.
 
     Mode InPlace never evicts: it waits for the kubelet, remembers what is infeasible, and
     tries again when something is lower. Mode InPlaceOrRecreate gives the kubelet its time

@@ -21,7 +21,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def boost_duration(vpa: VerticalPodAutoscaler, container: str) -> timedelta:
-    """How long after Ready a container keeps its boost: its own policy's word, or the VPA's.
+    """Return how long after Ready a container keeps its boost: its own policy's word, or the VPA's.
 
     Source: updater.md 11.
     """
@@ -35,7 +35,7 @@ def boost_duration(vpa: VerticalPodAutoscaler, container: str) -> timedelta:
 def expired_boosts(
     pod: Pod, *, duration_of: Callable[[str], timedelta], now: datetime
 ) -> tuple[str, ...]:
-    """The boosted containers whose time is up; it runs while the pod is Ready.
+    """Return the boosted containers whose time is up; it runs while the pod is Ready.
 
     A pod that stops being Ready and becomes Ready again starts its clock anew. A duration of
     zero is over as soon as the pod is Ready.
@@ -44,12 +44,12 @@ def expired_boosts(
 
 
 def first_expiry(pod: Pod, *, duration_of: Callable[[str], timedelta]) -> datetime | None:
-    """When the first of the pod's boosts is over, if it stays Ready; None: that isn't known."""
+    """Return the end of the pod's first boost, if it stays Ready; None: unknown."""
     return min((end for end in _ends(pod, duration_of).values() if end), default=None)
 
 
 def _ends(pod: Pod, duration_of: Callable[[str], timedelta]) -> dict[str, datetime | None]:
-    """When each boost is over; nothing while the pod is not Ready."""
+    """Return when each boost is over; nothing while the pod is not Ready."""
     ready = next(
         (condition for condition in pod.status.conditions or () if condition.type == "Ready"), None
     )
@@ -72,7 +72,7 @@ def decide_unboost(
     expired: Collection[str],
     until: datetime | None = None,
 ) -> Decision:
-    """Whether the boosts that have ``expired`` are taken back now.
+    """Return whether the boosts that have ``expired`` are taken back now.
 
     That is a resize within the disruption budget, which no flag skips, and never a reason
     to evict. ``until`` is when the first of them is over.
@@ -135,7 +135,7 @@ class Unboosted:
 def unboosted(
     pod: Pod, recommended: Sequence[WantedResources], *, expired: Collection[str]
 ) -> Unboosted | None:
-    """What to resize to, now that the boosts of ``expired`` are over.
+    """Return what to resize to, now that the boosts of ``expired`` are over.
 
     ``recommended`` is what each scaled container should have without a boost, and nothing
     in mode Off. An expired container gets that, even if it is above the boost, or what it had

@@ -79,7 +79,7 @@ class Caches:
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
     def quotas_by_namespace(self) -> Mapping[str, Sequence[ResourceQuota]]:
-        """The ResourceQuotas, as far as they can be read."""
+        """Return the ResourceQuotas, as far as they can be read."""
         if not self.quotas.fresh:
             return {}
         return {
@@ -89,7 +89,7 @@ class Caches:
 
     @property
     def fresh(self) -> bool:
-        """Whether each of them follows the API server; only then may pods be touched."""
+        """Return whether each of them follows the API server; only then may pods be touched."""
         now = asyncio.get_running_loop().time()
         return self.client.reachable and all(each.fresh_from <= now for each in self.all())
 
@@ -104,7 +104,7 @@ class Caches:
         return self.fresh
 
     def has_pod(self, pod: Pod) -> bool:
-        """Whether the pod is there, has the same owners, and nobody asked it to go."""
+        """Return whether the pod is there, has the same owners, and nobody asked it to go."""
         found = self.pods.get(pod.metadata.namespace, pod.metadata.name)
         return (
             found is not None
@@ -114,6 +114,6 @@ class Caches:
         )
 
     def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Whether the VPA is there and says the same; its recommendation may be a newer one."""
+        """Return whether the VPA is there with the same spec; its recommendation may be newer."""
         found = self.vpas.get(vpa.metadata.namespace, vpa.metadata.name)
         return found is not None and found.spec == vpa.spec

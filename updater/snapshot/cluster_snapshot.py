@@ -54,7 +54,7 @@ class ClusterSnapshot:
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
-    """The mode of a VPA, Recreate unless it says otherwise; None: written by a newer version.
+    """Return the mode of a VPA, by default Recreate; None: a mode of a newer version.
 
     Source: updater.md 2.1.
     """
@@ -64,7 +64,7 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
 
 
 def acts(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether the VPA may change running pods.
+    """Return whether the VPA may change running pods.
 
     In mode Off or Initial it may only take boosts back; a mode that we don't know may nothing.
 
@@ -77,7 +77,7 @@ def acts(vpa: VerticalPodAutoscaler) -> bool:
 def skipped_vpas(
     vpas: Iterable[VerticalPodAutoscaler], features: FeatureGates
 ) -> dict[tuple[str, str], str]:
-    """The VPAs that want something of us that we don't do, and why we don't."""
+    """Return the VPAs that want something of us that we don't do, and why we don't."""
     found = {}
     for vpa in vpas:
         mode = update_mode(vpa)

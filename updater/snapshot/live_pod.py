@@ -143,7 +143,7 @@ def _kept_container(status: ContainerStatus) -> ContainerStatus:
 
 
 def resized_at(pod: LivePod) -> datetime | None:
-    """When we last resized the pod in place, as the API server remembers it.
+    """Return when we last resized the pod in place, as the API server remembers it.
 
     Source: updater.md 13, D18.
     """

@@ -122,13 +122,13 @@ def _kept_recommendation(recommended: RecommendedPodResources) -> RecommendedPod
 
 
 def policy_written_at(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """When somebody last wrote to ``spec.updatePolicy``; None: nobody did, or it isn't known."""
+    """Return the last write to ``spec.updatePolicy``; None: there was none, or it is unknown."""
     found = vpa.metadata.managed_fields if isinstance(vpa.metadata, LiveVpaMeta) else None
     return found if isinstance(found, datetime) else None
 
 
 def recommended_since(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """When the condition RecommendationProvided became True; None: it isn't, or nobody wrote when.
+    """Return when RecommendationProvided became True; None: it isn't, or has no time.
 
     The recommender keeps the time while the condition stays the same.
     """
@@ -140,7 +140,7 @@ def recommended_since(vpa: VerticalPodAutoscaler) -> datetime | None:
 
 
 def in_force_since(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """From when on new pods should have come up with a recommendation; None: not known.
+    """Return from when on new pods should have come up with a recommendation; None: not known.
 
     That is after there was one, and after the last word on how it is applied.
     """
@@ -157,7 +157,7 @@ def _last_policy_write(raw: object) -> datetime | None:
 
 
 def _policy_writes(raw: object) -> Iterator[datetime | None]:
-    """The times of all entries that own something of ``spec.updatePolicy``; None: can't be read.
+    """Yield the times of the entries that own a field of ``spec.updatePolicy``; None: unreadable.
 
     Source: kubernetes.io/docs/reference/using-api/server-side-apply; an entry's time moves when
     its manager changes the value of a field that it owns.

@@ -29,7 +29,7 @@ class OwnerChain:
     read: Read | None  # None: somebody had to be asked, so nothing here is remembered
 
     def says_what(self, other: "OwnerChain") -> bool:
-        """Whether the other one says the same, whatever objects it was read from."""
+        """Return whether the other one says the same, whatever objects it was read from."""
         return (
             self.top == other.top
             and self.replicas == other.replicas

@@ -65,7 +65,7 @@ class Matcher:
         self._candidates: dict[TargetKey, tuple[SelectedVpa, ...]] = {}
 
     async def match(self, pods: Iterable[LivePod], selected: Iterable[SelectedVpa]) -> Matched:
-        """The pods that each VPA controls; only in namespaces with VPAs."""
+        """Return the pods that each VPA controls; only in namespaces with VPAs."""
         candidates = self._candidates = _by_target(selected, self._candidates)
         kin = await self._gather(pods, {namespace for namespace, _, _ in candidates})
         owner_chains: dict[Controller, OwnerChain | None] = {}  # of this pass
@@ -94,7 +94,7 @@ class Matcher:
     async def _gather(
         self, pods: Iterable[LivePod], namespaces: Collection[str]
     ) -> Collection[_AlikePods]:
-        """The pods of these namespaces, with their kin; those without pods are forgotten."""
+        """Return the pods of these namespaces, with their kin; those without pods are forgotten."""
         before, after = self._kin, dict[AlikeKey, _AlikePods]()
         async for pod in pausing(pods, every=_SMALL_LOOKS):
             meta = pod.metadata
@@ -119,7 +119,7 @@ class Matcher:
 def _by_target(
     selected: Iterable[SelectedVpa], before: Mapping[TargetKey, tuple[SelectedVpa, ...]]
 ) -> dict[TargetKey, tuple[SelectedVpa, ...]]:
-    """The VPAs of each target; the tuple is the one of before where all of them are."""
+    """Return the VPAs of each target; the tuple is the one of before where all of them are."""
     found: dict[TargetKey, list[SelectedVpa]] = {}
     for candidate in selected:
         key = target_key(candidate.vpa)

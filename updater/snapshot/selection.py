@@ -36,12 +36,12 @@ class Scope:
     vpa: str = ""
 
     def covers(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Whether the plan is about this VPA."""
+        """Return whether the plan is about this VPA."""
         meta = vpa.metadata
         return self.namespace in ("", meta.namespace) and self.vpa in ("", meta.name)
 
     def reach(self, vpas: Iterable[VerticalPodAutoscaler]) -> tuple[VerticalPodAutoscaler, ...]:
-        """The VPAs that are to be looked at: one may be the older one of the same target."""
+        """Return the VPAs that are to be looked at: one may be the older one of the same target."""
         known = tuple(vpas)
         if self == EVERYTHING:
             return known
@@ -49,7 +49,7 @@ class Scope:
         return tuple(vpa for vpa in known if vpa.metadata.namespace in namespaces)
 
     def namespaces(self, vpas: Iterable[VerticalPodAutoscaler]) -> frozenset[str] | None:
-        """Those whose pods are to be looked at, of the VPAs in ``reach``; None: all."""
+        """Return those whose pods are to be looked at, of the VPAs in ``reach``; None: all."""
         if self == EVERYTHING:
             return None  # a pass remembers pods as long as they live, with a VPA or without one
         return frozenset(vpa.metadata.namespace for vpa in vpas)
@@ -61,7 +61,7 @@ EVERYTHING = Scope()
 async def select_vpas(
     vpas: Collection[VerticalPodAutoscaler], targets: Targets, errors: ObjectErrors
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
-    """The VPAs that a pod may belong to, with the selectors of their targets.
+    """Return the VPAs that a pod may belong to, with the selectors of their targets.
 
     Also, by namespace and name, why those have none that could not be resolved.
 
@@ -102,7 +102,7 @@ class PodsByState:
 async def divide_pods(
     pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None
 ) -> PodsByState:
-    """The pods of some namespaces or, by default, of all."""
+    """Return the pods of some namespaces or, by default, of all."""
     there = (
         pods.items()
         if namespaces is None

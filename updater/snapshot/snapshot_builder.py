@@ -60,7 +60,7 @@ class SnapshotBuilder:
         *,
         owing: Mapping[str, Collection[Controller]] = NONE_OWED,
     ) -> ClusterSnapshot:
-        """The snapshot of all VPAs that may act.
+        """Return the snapshot of all VPAs that may act.
 
         ``owing`` are, by the UID of the VPA, the workloads of evicted pods whose replacements
         are still to come: with or without pods, they are looked at.
@@ -144,7 +144,7 @@ class SnapshotBuilder:
     def _limits_of(
         self, limit_ranges: Snapshot[LimitRange]
     ) -> Mapping[str, tuple[LimitRangeSpec, ...]]:
-        """The LimitRanges by namespace; as long as they say the same, the same tuple."""
+        """Return the LimitRanges by namespace; as long as they say the same, the same tuple."""
         before, after = self._limits, dict[str, tuple[LimitRangeSpec, ...]]()
         for namespace in limit_ranges.namespaces():
             found = tuple(item.spec for item in limit_ranges.in_namespace(namespace))
@@ -169,5 +169,5 @@ def _sizes(owner_chains: Iterable[OwnerChain]) -> dict[Controller, GroupSize]:
 
 
 def _same(before: Sequence[object], after: Sequence[object]) -> bool:
-    """Whether these are the very same objects."""
+    """Return whether these are the very same objects."""
     return len(before) == len(after) and all(map(is_, before, after))

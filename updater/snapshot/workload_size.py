@@ -27,7 +27,7 @@ UNKNOWN = GroupSize()
 
 
 def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
-    """How many pods a controller asks for; None where it is not found, or a kind of its own.
+    """Return how many pods a controller asks for; None where it is not found, or a kind of its own.
 
     A DaemonSet tells the number of its ready pods, as the reference takes it. One that is being
     deleted creates none any more (X89).
@@ -81,7 +81,7 @@ def workload_of(controller: Controller, caches: ControllerCaches) -> Controller:
 
 
 def wanted_by_job(job: Job) -> int:
-    """How many pods a Job is to have at a time; none once it has ended, or while it is suspended.
+    """Return how many pods a Job wants at a time; none once it has ended or is suspended.
 
     Source: kubernetes.io/docs/concepts/workloads/controllers/job, "Parallel execution".
     """
@@ -96,5 +96,5 @@ def wanted_by_job(job: Job) -> int:
 
 
 def tells(controller: Controller) -> bool:
-    """Whether the controller, if it is there, says how many pods it wants."""
+    """Return whether the controller, if it is there, says how many pods it wants."""
     return controller.kind in _TELLING or controller.kind in (_DEPLOYMENT, _JOB)
