@@ -70,24 +70,9 @@ def cpu_from_cores(cores: float) -> int:
     return amount(cores * 1000.0)
 
 
-def cores_from_cpu(millicores: int) -> float:
-    """Cores, the unit of the CPU histograms."""
-    return millicores / 1000.0
-
-
 def memory_from_bytes(count: float) -> int:
     """Bytes as an amount; the fraction is dropped."""
     return amount(count)
-
-
-def cpu_amount(quantity: Quantity) -> int:
-    """Millicores, rounded up: any use at all is at least one."""
-    return quantity.milli
-
-
-def memory_amount(quantity: Quantity) -> int:
-    """Bytes, rounded up."""
-    return quantity.value
 
 
 def cpu_quantity(millicores: int) -> Quantity:

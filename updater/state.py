@@ -177,11 +177,6 @@ class UpdaterState:
         return replace(self, breakers=kept)
 
     @property
-    def awake(self) -> "UpdaterState":
-        """Return the same for a pass that looks at every VPA."""
-        return replace(self, idle_vpas={})
-
-    @property
     def owing(self) -> dict[str, frozenset[Controller]]:
         """Workloads of evicted pods whose replacements are still to come, by VPA UID."""
         return {uid: each.workloads for uid, each in self.breakers.items() if each.unanswered}

@@ -69,7 +69,7 @@ def test_the_metadata_is_complete(wheel: Path) -> None:
 def test_the_sandbox_needs_more_than_the_product() -> None:
     """What only the sandbox and the demo import isn't installed with the product."""
     required = {one.partition(">=")[0] for one in PROJECT["dependencies"]}
-    assert not required & {"jsonpatch", "rich"}
+    assert "rich" not in required
 
 
 @pytest.fixture(scope="module")

@@ -127,21 +127,20 @@ class Allowance:
         return self.count > 0
 
 
-def allowance(breaker: Breaker, *, now: datetime, in_flight: int = 0) -> Allowance:
+def allowance(breaker: Breaker, *, now: datetime) -> Allowance:
     """Return how many evictions of the VPA may be sent.
 
-    ``in_flight`` are those whose answers are still to come. Evictions without a replacement and
-    misses are three together at most, in every state: so no more than three pods are lost to
-    replacements that don't come.
+    Evictions without a replacement and misses are three together at most, in every state: so no
+    more than three pods are lost to replacements that don't come.
     """
     lost = sum(eviction.lost for eviction in breaker.unanswered)
-    waiting = len(breaker.unanswered) - lost + in_flight
+    waiting = len(breaker.unanswered) - lost
     match state_at(breaker.state, now):
         case Closed(misses=misses):
             left = MOST_MISSES - max(misses, lost) - waiting
             return Allowance(max(left, 0), Reason.REPLACEMENT_UNVERIFIED)
         case HalfOpen():
-            probes = not in_flight and lost + waiting < MOST_MISSES
+            probes = len(breaker.unanswered) < MOST_MISSES
             return Allowance(int(probes), Reason.ACTUATION_SUSPENDED)
         case Open(until=until):
             return Allowance(0, Reason.ACTUATION_SUSPENDED, until)

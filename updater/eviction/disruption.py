@@ -50,28 +50,14 @@ class DisruptionBudget:
         return alive > self.configured - self.tolerance or (self.tolerance == 0 and untouched)
 
     def allows(self, *, already_out: bool) -> bool:
-        """As ``allows_one``; a pod that is out of service already takes nobody else down."""
-        return self.with_back().allows_one if already_out else self.allows_one
-
-    def with_back(self) -> Self:
-        """Return the budget that counts one unavailable pod as available."""
-        return replace(self, running=self.running + 1)
+        """Return ``allows_one``; a pod that is unavailable already makes no other one so."""
+        if already_out:
+            return replace(self, running=self.running + 1).allows_one
+        return self.allows_one
 
     def spend(self, *, already_out: bool = False) -> Self:
-        return self if already_out else self._having_spent(self.spent + 1)
-
-    def give_back(self, *, already_out: bool = False) -> Self:
-        """Return the budget before ``spend``: nothing came of it."""
-        return self if already_out else self._having_spent(self.spent - 1)
-
-    def _having_spent(self, spent: int) -> Self:
-        """As ``replace``, in a third of its time: it is done for each action, and undone."""
-        return type(self)(
-            configured=self.configured,
-            running=self.running,
-            tolerance=self.tolerance,
-            spent=spent,
-        )
+        """Return the budget after one more eviction or resize."""
+        return self if already_out else replace(self, spent=self.spent + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +86,6 @@ class RolloutFloor:
     def spend(self, pod: Pod) -> Self:
         """Return the floor once the pod is to be taken down."""
         return replace(self, spent=self.spent | {pod.metadata.uid})
-
-    def give_back(self, pod: Pod) -> Self:
-        """Return the floor after all, if the pod stayed as it was."""
-        return replace(self, spent=self.spent - {pod.metadata.uid})
 
 
 class GroupStanding(enum.Enum):
@@ -140,22 +122,8 @@ class ReplicaGroup:
     def spend(self, pod: Pod) -> Self:
         """Return the group once ``pod`` is to be evicted or resized."""
         floor = None if self.floor is None else self.floor.spend(pod)
-        return self._within(self.budget.spend(already_out=pod.metadata.uid in self.out), floor)
-
-    def give_back(self, pod: Pod) -> Self:
-        """Return the group after all, if ``pod`` stayed as it was."""
-        floor = None if self.floor is None else self.floor.give_back(pod)
-        return self._within(self.budget.give_back(already_out=pod.metadata.uid in self.out), floor)
-
-    def _within(self, budget: DisruptionBudget, floor: RolloutFloor | None) -> Self:
-        return type(self)(
-            controller=self.controller,
-            standing=self.standing,
-            pending=self.pending,
-            budget=budget,
-            out=self.out,
-            floor=floor,
-        )
+        budget = self.budget.spend(already_out=pod.metadata.uid in self.out)
+        return replace(self, budget=budget, floor=floor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,9 @@ from common.quantity import QuantityError
 from common.resources import (
     MAX_AMOUNT,
     amount,
-    cores_from_cpu,
-    cpu_amount,
     cpu_from_cores,
     cpu_quantity,
     in_order,
-    memory_amount,
     memory_quantity,
     parse_quantities,
     scale,
@@ -42,11 +39,10 @@ def test_not_a_number_is_below_any_minimum() -> None:
 
 def test_conversions() -> None:
     assert cpu_from_cores(0.0019) == 1
-    assert cores_from_cpu(1500) == 1.5
     assert scale(1000, 1.15) == 1150
-    for millicores in (0, 25, 1000, 10**14):
-        assert cpu_amount(cpu_quantity(millicores)) == millicores
-        assert memory_amount(memory_quantity(millicores)) == millicores
+    for number in (0, 25, 1000, 10**14):
+        assert cpu_quantity(number).milli == number
+        assert memory_quantity(number).value == number
 
 
 def test_parse_quantities() -> None:

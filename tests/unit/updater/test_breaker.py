@@ -89,7 +89,6 @@ class Allowed:
     want: int
     reason: Reason = Reason.REPLACEMENT_UNVERIFIED
     until: datetime | None = None
-    in_flight: int = 0
 
 
 def lost(breaker: Breaker) -> Breaker:
@@ -105,8 +104,7 @@ ALLOWED = [
     Allowed(id="nothing tried yet: three", breaker=CLOSED, want=3),
     Allowed(id="two are unanswered: one", breaker=waiting(CLOSED, 2), want=1),
     Allowed(id="three are unanswered: none", breaker=waiting(CLOSED, 3), want=0),
-    Allowed(id="calls in flight count", breaker=CLOSED, in_flight=2, want=1),
-    Allowed(id="more calls than that", breaker=CLOSED, in_flight=4, want=0),
+    Allowed(id="four are unanswered: none", breaker=waiting(CLOSED, 4), want=0),
     Allowed(id="misses count", breaker=waiting(TWO_MISSES), want=0),
     Allowed(
         id="a pod that is lost counts once",
@@ -126,7 +124,6 @@ ALLOWED = [
         until=NOW + SECOND,
     ),
     Allowed(id="HalfOpen: one", breaker=OPEN, want=1, reason=SUSPENDED),
-    Allowed(id="one probe at a time", breaker=OPEN, in_flight=1, want=0, reason=SUSPENDED),
     Allowed(
         id="the next probe an hour after the last",
         breaker=waiting(OPEN),
@@ -151,7 +148,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize("case", ALLOWED, ids=lambda case: case.id)
 def test_allowance(case: Allowed) -> None:
-    found = allowance(case.breaker, now=NOW, in_flight=case.in_flight)
+    found = allowance(case.breaker, now=NOW)
     assert found == Allowance(case.want, case.reason, case.until)
     assert found.allows_one is (case.want > 0)
 

@@ -131,7 +131,7 @@ async def rested(seed: int) -> int:
         awake = await run(
             now,
             asked,
-            state=awake.awake,
+            state=replace(awake, idle_vpas={}),
             rules=given.rules,
             admission_ready=ready,
             registry=registries[1],
