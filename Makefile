@@ -65,7 +65,7 @@ e2e: venv controlplane ## our manifests on a real control plane
 	$(PY) -m pytest tests/e2e --verbose
 
 record: venv ## record the answers of a real API server (tests/conformance/recorded)
-	PYTHONPATH=tests $(PY) -m recorded_requests
+	PYTHONPATH=tests/helpers:tests $(PY) -m recorded_requests
 
 docs: venv ## write the generated pages of docs/ from the code
 	PYTHONPATH=docs $(PY) docs/build.py
@@ -107,17 +107,17 @@ bench-history: venv ## history from Prometheus of up to 15,000 VPAs: time, CPU, 
 
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'
 fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook
-	@PYTHONPATH=tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
+	@PYTHONPATH=tests/helpers:tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
 
 # Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
 bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs
 	@$(PY) -m benchmarks.e2e $(BENCH)
 
 bench-rotation: venv ## three rotations of the certificates under 1,000 reviews a second
-	@PYTHONPATH=tests $(PY) benchmarks/rotation.py $(BENCH)
+	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/rotation.py $(BENCH)
 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
-	@PYTHONPATH=tests $(PY) benchmarks/floods.py $(BENCH)
+	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/floods.py $(BENCH)
 
 # In a new environment, with the dependencies of the image and nothing else.
 package: venv ## build the wheel, install it and run its programs

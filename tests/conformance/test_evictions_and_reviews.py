@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from recorded_cases import Recorded, answer, recorded
 
+from recorded_cases import Recorded, answer, recorded
 from sandbox.admission.chain import AdmissionRequest, Operation, UserInfo
 from sandbox.admission.disruption import GuardedPod, budget_status
 from sandbox.admission.eviction import evict

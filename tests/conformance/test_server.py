@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from recorded_cases import Recorded, answer, body_of, recorded
 from recorded_cluster import call, furnish, pod_before, quota
-
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import PODS, RESOURCE_QUOTAS

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from role_rules import DRY_RUN, bound_roles, granted, objects
 
 import admission.access
 import certs.access
@@ -15,6 +14,7 @@ import recommender.access
 import updater.access
 from common.flags import read_flags
 from common.kube.endpoints import LEASES, SECRETS, Access, Permission
+from role_rules import DRY_RUN, bound_roles, granted, objects
 from updater.settings import UpdaterSettings
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from workloads import autoscaler
 
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, STATEFUL_SETS, VPAS
@@ -13,6 +12,7 @@ from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
 from e2e.world import BY_HAND, QUOTAS, Case
 from sandbox.kubelet.pod_resources import Totals
+from workloads import autoscaler
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _FITTING = {"cpu": "300m", "memory": "256Mi"}

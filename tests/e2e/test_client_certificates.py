@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from webhook_client import Connection
-from workloads import autoscaler
 
 from common.errors import KubeError
 from common.kube import ca_bundle
@@ -26,6 +24,8 @@ from e2e.installation import ADMISSION, SYSTEM
 from e2e.pods import LARGE, Object, requests
 from e2e.world import BY_HAND, Case, World
 from sandbox.tls import Authority
+from webhook_client import Connection
+from workloads import autoscaler
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _REVIEWS = "vpa_admission_controller_reviews_total"

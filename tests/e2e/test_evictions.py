@@ -5,13 +5,13 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from workloads import refusing_webhook
 
 from common.errors import KubeError
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE, is_ready, requests, template
 from e2e.world import BUDGETS, BY_HAND, Case
+from workloads import refusing_webhook
 
 _SMALL = {"cpu": "50m", "memory": "64Mi"}
 _LARGER = {"app": {"cpu": "100m", "memory": "64Mi"}}

@@ -10,7 +10,6 @@ from itertools import cycle, islice
 from time import monotonic
 
 import pytest
-from workloads import autoscaler
 
 from common.errors import KubeError
 from common.kube.client import PatchType
@@ -20,6 +19,7 @@ from e2e.pods import Object, is_ready, template
 from e2e.processes import memory
 from e2e.world import BY_HAND, Case, World, own_namespace
 from sandbox.apiserver.audit import Entry
+from workloads import autoscaler
 
 _INTERVAL = 5  # seconds
 # A status is written for each of his VPAs: a tenth of what the defaults, a minute and 50 a second,

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
-from workloads import autoscaler
 
 from common.kube.endpoints import VPAS
 from e2e.installation import UPDATER
 from e2e.pods import LARGE
 from e2e.world import BY_HAND, Case
+from workloads import autoscaler
 
 pytestmark = pytest.mark.abreast
 

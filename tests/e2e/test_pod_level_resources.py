@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
-from workloads import autoscaler
 
 from common.kube.endpoints import DEPLOYMENTS
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import Object, is_ready, template
 from e2e.world import BY_HAND, Case
+from workloads import autoscaler
 
 Amounts = Mapping[str, str]
 

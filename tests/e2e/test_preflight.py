@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from role_rules import DRY_RUN, objects
 
 from common.errors import InvalidError
 from common.kube.endpoints import DEPLOYMENTS, PODS, Endpoint
 from e2e.installation import SYSTEM, UPDATER, Installation
 from e2e.pods import Object, is_ready, requests, template
 from e2e.world import BY_HAND, LIMIT_RANGES, QUOTAS, Case, World
+from role_rules import DRY_RUN, objects
 
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:{UPDATER}"
 _OVERLAY = Path(__file__).parent / "dry_run_overlay"

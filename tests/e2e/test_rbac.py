@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 import pytest
-from role_rules import DRY_RUN, bound_roles, granted
 
 from common.kube.endpoints import Permission
 from e2e.installation import ACCOUNTS, SYSTEM
 from e2e.world import World
+from role_rules import DRY_RUN, bound_roles, granted
 from sandbox.apiserver.audit import Entry
 
 pytestmark = pytest.mark.last

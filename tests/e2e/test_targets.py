@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from custom_kind import define_robots, robot, robots
-from workloads import DEFINITIONS
 
 from common.kube.endpoints import (
     CRON_JOBS,
@@ -21,8 +19,10 @@ from common.kube.endpoints import (
     Endpoint,
 )
 from common.quantity import parse_milli, parse_value
+from custom_kind import define_robots, robot, robots
 from e2e.pods import LARGE, Object, requests, template
 from e2e.world import Case
+from workloads import DEFINITIONS
 
 pytestmark = pytest.mark.abreast
 

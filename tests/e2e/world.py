@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from workloads import autoscaler
 
 from common.errors import KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
@@ -37,6 +36,7 @@ from e2e.installation import (
 from e2e.kubectl import Kubectl
 from e2e.pods import Object, is_ready, runs_with, template, within
 from sandbox.apiserver.audit import Entry
+from workloads import autoscaler
 
 T = TypeVar("T")
 

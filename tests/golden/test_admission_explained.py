@@ -7,9 +7,6 @@ from typing import Any
 import fastapi
 import jsonpatch
 import msgspec
-from golden_data import Differences, Row, rows
-from ops_caller import post
-from webhook_harness import Harness
 
 from admission import debugging
 from admission.cluster import VpaMatcher
@@ -23,6 +20,9 @@ from common.kube.targets import TargetError
 from common.labels import Selector, from_label_selector
 from common.quantity import ZERO, Quantity
 from common.target.owners import Controller
+from golden_data import Differences, Row, rows
+from ops_caller import post
+from webhook_harness import Harness
 
 
 class RecordedCluster:

@@ -1,11 +1,11 @@
 """Names, labels, buckets and flags of the admission controller, against the reference's lists."""
 
 from prometheus_client import CollectorRegistry
-from reference_lists import check_flags, check_metrics
 
 from admission.metrics import AdmissionMetrics, ReviewOutcome, ReviewStep
 from admission.review import ReviewSubject
 from admission.settings import AdmissionSettings
+from reference_lists import check_flags, check_metrics
 
 COMPONENT = "admission-controller"
 

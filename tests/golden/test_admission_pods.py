@@ -14,7 +14,6 @@ from typing import Any
 
 import jsonpatch
 import msgspec
-from golden_data import Differences, Row, rows
 
 from admission import review
 from admission.pod_patch import pod_patch
@@ -27,6 +26,7 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, can_control_pods, controlling
 from common.target.owners import controller_of
+from golden_data import Differences, Row, rows
 
 A13 = "admission.md-A13"
 

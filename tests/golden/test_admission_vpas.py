@@ -4,13 +4,12 @@ import base64
 import json
 from typing import Any
 
-from golden_data import Differences, Row, rows
-
 from admission import review, vpa_decoding, vpa_validation
 from admission.field_errors import undecodable
 from admission.vpa_decoding import BadQuantityError
 from common.errors import DecodeError
 from common.features import FeatureGates
+from golden_data import Differences, Row, rows
 
 A7 = "admission.md-A7"  # targetRef is required on CREATE
 D15 = "updater.md-D15"  # eviction requirements are validated

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from golden_data import Differences, rows
-
 from common import resources
+from golden_data import Differences, rows
 
 OPS: dict[str, Callable[..., object]] = {
     "cpu_from_cores": resources.cpu_from_cores,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy
 from common.api.core import LimitRangeSpec, Pod
@@ -13,6 +12,7 @@ from common.recommendation.capping import Capped, cap_for_pod
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
 from common.resources import ResourceQuantities
+from golden_data import Differences, Row, rows
 
 FIELDS = {
     "target": "target",

@@ -5,7 +5,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
+
+from common.api.autoscaling import CheckpointStatus, ContainerPolicy
+from common.errors import DecodeError
+from common.labels import from_map
 from golden_data import Differences, Row, rows
+from recommender.checkpoints.codec import decode
+from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
+from recommender.model.keys import VpaKey
+from recommender.model.oom_outcome import OomOutcome
+from recommender.model.timestamps import instant
+from recommender.model.usage import Usage
+from recommender.sources.conversion import container_rule
 from recommender_golden import (
     check_histogram,
     check_history,
@@ -15,17 +26,6 @@ from recommender_golden import (
     stream,
     to_text,
 )
-
-from common.api.autoscaling import CheckpointStatus, ContainerPolicy
-from common.errors import DecodeError
-from common.labels import from_map
-from recommender.checkpoints.codec import decode
-from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
-from recommender.model.keys import VpaKey
-from recommender.model.oom_outcome import OomOutcome
-from recommender.model.timestamps import instant
-from recommender.model.usage import Usage
-from recommender.sources.conversion import container_rule
 
 OUTCOMES = {
     True: True,

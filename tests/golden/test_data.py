@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from golden_data import FOLDER
 
 SOURCE = os.environ.get("VPA_GOLDEN_SOURCE", "")

@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.resources import parse_quantities
 from common.target.owners import Controller
+from golden_data import Differences, Row, rows
 from updater.decision import Action, Decision, Reason
 from updater.eviction.disruption import (
     DisruptionBudget,

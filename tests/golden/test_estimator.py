@@ -4,10 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from golden_data import Differences, Row, close, rows
-from recommender_golden import feed, lone_container, series
 
 from common.recommendation.processing import ContainerAmounts
+from golden_data import Differences, Row, close, rows
 from recommender.estimate.estimation import (
     EstimationSettings,
     Percentiles,
@@ -17,6 +16,7 @@ from recommender.estimate.estimation import (
 from recommender.estimate.post_processing import PostProcessingSettings, amounts_of, rounding_stages
 from recommender.estimate.vpa_estimates import ContainerEstimate
 from recommender.model.usage import Usage
+from recommender_golden import feed, lone_container, series
 
 
 def estimation_of(config: dict[str, Any]) -> EstimationSettings:

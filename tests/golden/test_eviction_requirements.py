@@ -1,13 +1,13 @@
 """Eviction requirements against the reference, and where we differ (updater.md 8, D14, D34)."""
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.api.autoscaling import EvictionRequirement, RecommendedPodResources
 from common.api.core import Container, Pod, PodSpec
 from common.api.meta import ObjectMeta
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import parse_recommendation
+from golden_data import Differences, Row, rows
 from updater.eviction.eviction_requirements import requirements_met
 
 # In these rows a resource without a target, which the reference takes for a target of zero or for

@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from golden_data import Differences, Row, rows
-from recommender_golden import check_histogram, check_saved, from_ms, saved_from, to_text
 
+from golden_data import Differences, Row, rows
 from recommender.model import buckets
 from recommender.model.buckets import Buckets
 from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.timestamps import instant
+from recommender_golden import check_histogram, check_saved, from_ms, saved_from, to_text
 
 TABLES = {"cpu": buckets.CPU, "memory": buckets.MEMORY}
 

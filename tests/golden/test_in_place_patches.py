@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.annotations import boosted_containers
 from common.api.autoscaling import RecommendedPodResources, UpdateMode, VerticalPodAutoscaler
@@ -16,6 +15,7 @@ from common.recommendation.capping import cap_for_pod
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import Processed, parse_recommendation
+from golden_data import Differences, Row, rows
 from updater.resize.resize_plan import annotation_operations, plan_resize, resize_operations
 from updater.resize.startup_boost import boost_duration, expired_boosts, unboosted
 from updater.snapshot.cluster_snapshot import update_mode

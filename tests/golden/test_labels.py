@@ -1,7 +1,6 @@
 """Label selectors and label set keys against the reference."""
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.api.meta import LabelSelector
 from common.labels import (
@@ -11,6 +10,7 @@ from common.labels import (
     from_label_selector,
     parse_selector,
 )
+from golden_data import Differences, Row, rows
 
 
 def _selector(row: Row) -> Selector | None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.core import LimitRangeSpec
 from common.quantity import Quantity
@@ -14,6 +13,7 @@ from common.recommendation.limit_scaling import (
     scale_proportionally,
 )
 from common.resources import ResourceQuantities, parse_quantities
+from golden_data import Differences, rows
 
 
 def _texts(quantities: ResourceQuantities) -> dict[str, str]:

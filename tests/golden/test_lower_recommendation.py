@@ -3,10 +3,10 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.autoscaling import RecommendedPodResources
 from common.recommendation.processing import parse_recommendation
+from golden_data import Differences, rows
 from updater.resize.resize_state import Targets, lower_somewhere
 
 

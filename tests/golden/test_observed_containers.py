@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from golden_data import Differences, rows
-
 from common.annotations import parse_observed_containers
+from golden_data import Differences, rows
 
 
 def test_observed_containers() -> None:

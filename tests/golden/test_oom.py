@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.core import Event, Pod
+from golden_data import Differences, rows
 from recommender.sources.oom_kills import OomEvent, kills_between, kills_of_eviction
 
 

@@ -1,14 +1,14 @@
 """PodMetrics read as amounts, against the reference."""
 
 import msgspec
-from golden_data import Differences, rows
-from recommender_golden import from_text, pod_facts
 
 from common.api.metrics import PodMetrics
+from golden_data import Differences, rows
 from recommender.model.keys import PodKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.sources.metrics_server import ContainerSamples, UsageBatch, batch
+from recommender_golden import from_text, pod_facts
 
 
 def samples(samples: ContainerSamples) -> dict[int, tuple[int, int]]:

@@ -1,10 +1,10 @@
 """The policy of a container against the reference."""
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.autoscaling import ResourcePolicy
 from common.recommendation.policy import container_policy, controlled_values
+from golden_data import Differences, rows
 
 
 def test_container_policy() -> None:

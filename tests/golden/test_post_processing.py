@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import parse_quantities
+from golden_data import Differences, rows
 from recommender.estimate.post_processing import cap_stages, humanize, round_up, with_integer_cpu
 from recommender.publish.status import to_status
 

@@ -3,9 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-from golden_data import Differences, Row, rows
-
 from common.quantity import Quantity, QuantityError
+from golden_data import Differences, Row, rows
 
 
 def _exact(quantity: Quantity) -> Fraction:

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from golden_data import Differences, Row, rows
-from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
 from common.api.autoscaling import CheckpointStatus, VerticalPodAutoscaler
 from common.api.meta import LabelSelector
 from common.labels import from_label_selector
 from common.resources import parse_quantities
+from golden_data import Differences, Row, rows
 from recommender.checkpoints.codec import decode, object_name
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import PostProcessingSettings, post_process
@@ -24,6 +23,7 @@ from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.publish.status import StatusFindings, next_status, status_difference
 from recommender.sources.conversion import container_rules, vpa_key
+from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
 LIFETIME = AggregationRules().lifetime
 

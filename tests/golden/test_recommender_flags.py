@@ -2,17 +2,17 @@
 
 from datetime import timedelta
 
-from golden_data import Differences
 from prometheus_client import Histogram
 from prometheus_client.metrics import MetricWrapperBase
-from reference_lists import of_component
 
 from common.flags import boolean, declared, duration, positive_duration, show
 from common.quantity import Quantity, parse_unsigned
 from common.runtime.settings import KLOG_FLAGS
+from golden_data import Differences
 from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.metrics import RecommenderMetrics
 from recommender.settings import RecommenderSettings
+from reference_lists import of_component
 
 PARSERS = {
     "bool": (boolean,),

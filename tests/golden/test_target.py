@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, rows
 
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import LabelSelector, ObjectMeta, OwnerReference
@@ -20,6 +19,7 @@ from common.target.owners import (
     controller_of,
     topmost,
 )
+from golden_data import Differences, rows
 
 
 def _selected(raw: dict[str, Any]) -> SelectedVpa:

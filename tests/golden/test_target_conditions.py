@@ -1,11 +1,11 @@
 """What a VPA's target comes to, against the reference."""
 
 import msgspec
-from golden_data import Differences, Row, rows
 
 from common.api.autoscaling import TargetReference
 from common.labels import NOTHING, parse_selector
 from common.target.owners import Controller
+from golden_data import Differences, Row, rows
 from recommender.sources.target_resolution import TargetResolution, resolved, unchecked, unreadable
 
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, close, rows
 
 from common.api.autoscaling import RecommendedPodResources, VerticalPodAutoscaler
 from common.api.core import Pod
@@ -15,6 +14,7 @@ from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import cap_for_pod
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
+from golden_data import Differences, Row, close, rows
 from updater.evaluate.update_order import (
     ContainerOomKill,
     Drift,

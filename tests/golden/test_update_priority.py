@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-from golden_data import Differences, close, rows
 
 from common.api.autoscaling import RecommendedPodResources
 from common.api.core import Pod
 from common.recommendation.actual import actual_requests
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
+from golden_data import Differences, close, rows
 from updater.evaluate.update_order import looked_at, measure
 
 

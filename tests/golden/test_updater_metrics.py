@@ -6,15 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply
-from golden_data import lists
 from prometheus_client import CollectorRegistry
-from reference_lists import check_flags, check_metrics
-from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 from common.api.autoscaling import UpdateMode
 from common.kube.events import EventRecorder
 from common.quantity import Quantity
+from fake_api import FakeApi, Reply
+from golden_data import lists
+from reference_lists import check_flags, check_metrics
 from updater.actuation import PodActuator
 from updater.decision import Action, Decision, Reason
 from updater.eviction.disruption import DisruptionPolicy
@@ -22,6 +21,7 @@ from updater.metrics import PassFigures, UpdaterMetrics, VpaLabels, size_label
 from updater.resize.resize_state import Infeasible
 from updater.settings import UpdaterSettings
 from updater.state import PodMemory, UpdaterState
+from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
 
 COMPONENT = "updater"
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")

@@ -7,8 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from golden_data import Differences, Row, rows
-from updater_harness import NOW, WEB, run
 
 from common.api.autoscaling import ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
@@ -20,6 +18,7 @@ from common.patches import Operation
 from common.recommendation.changes import ResourceChange
 from common.recommendation.policy import container_policy, is_off
 from common.target.controlling import SelectedVpa, controlling
+from golden_data import Differences, Row, rows
 from updater.decision import Decision, Reason
 from updater.evaluate.update_order import Thresholds
 from updater.eviction.breaker import BreakerTransition
@@ -27,6 +26,7 @@ from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.snapshot.live_pod import LivePod
+from updater_harness import NOW, WEB, run
 
 # Rows that aren't tagged with D30, because their pods break the LimitRanges already: no request
 # or limit where there has to be one, or a default limit below the request. Replacements would, too.

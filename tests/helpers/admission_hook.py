@@ -9,10 +9,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from https_hook import serving_hook
 from prometheus_client import CollectorRegistry
-from synced_caches import following
-from webhook_simulation import POD_RULE, throwaway_bundle
 
 from admission.cluster import CachedCluster
 from admission.metrics import AdmissionMetrics
@@ -21,6 +18,9 @@ from admission.reviewer import Reviewer
 from certs.authority import Bundle
 from common.features import FeatureGates
 from common.kube.client import KubeClient
+from https_hook import serving_hook
+from synced_caches import following
+from webhook_simulation import POD_RULE, throwaway_bundle
 
 AGENT = "vpa-admission-controller"
 

@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from common.kube import endpoints
 from component import Process, free_port, running_component, webhook_flags
 from fake_api import FakeApi, Reply, listing, named, status
-
-from common.kube import endpoints
 
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 import msgspec
-from faulty_cluster import INTERVAL, KUBELET_FAULT, FaultyCluster, Obstacle, Workload
-from workloads import NAMESPACE
 
 from common.errors import KubeError
 from common.kube.endpoints import PODS, VPAS
+from faulty_cluster import INTERVAL, KUBELET_FAULT, FaultyCluster, Obstacle, Workload
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.apiserver.requests import Place, Request
 from updater.snapshot.live_pod import MANAGER
+from workloads import NAMESPACE
 
 KUBELET_FAULTS = ("stuck", "error", "deferred", "infeasible", "silent", "unknown-reason")
 WRITES = ("pods/eviction", "pods/resize", "pods/*", "pods*")

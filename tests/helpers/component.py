@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fake_api import PATIENCE, FakeApi
-
 from common.runtime.web import listen
+from fake_api import PATIENCE, FakeApi
 
 LOOPBACK = "127.0.0.1"
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from workloads import DEFINITIONS
-
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
+from workloads import DEFINITIONS
 
 GROUP = "example.com"
 _SCALE = {

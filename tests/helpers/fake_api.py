@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from loopback import LoopbackServer
 
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, Credentials
+from loopback import LoopbackServer
 
 PATIENCE = 30.0  # seconds: on a busy machine a process may take ten of them to ask at all
 

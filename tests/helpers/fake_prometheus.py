@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+
 from loopback import LoopbackServer
 
 _NAMESPACE = re.compile(r'amespace="([^"]*)"')

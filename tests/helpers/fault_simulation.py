@@ -13,9 +13,6 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from recommender_simulation import ACCOUNT, MEBI, RecommenderSimulation
-from workloads import NAMESPACE
-
 from common.errors import DecodeError, KubeError
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, VPAS
@@ -26,6 +23,7 @@ from recommender.metrics import RecommenderMetrics
 from recommender.run import Recommender
 from recommender.settings import RecommenderSettings
 from recommender.sources.informers import Informers
+from recommender_simulation import ACCOUNT, MEBI, RecommenderSimulation
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.kubelet.metrics_server import MetricsServer, UsageSource
 from sandbox.kubelet.usage import Usage
@@ -33,6 +31,7 @@ from sandbox.objects.resources import DEPLOYMENTS, PODS
 from sandbox.objects.store import Change, ChangeType
 from sandbox.times import rfc3339
 from sandbox.virtual_time import EPOCH
+from workloads import NAMESPACE
 
 INTERVAL = 600.0  # seconds between two cycles
 HOUR = 3600.0

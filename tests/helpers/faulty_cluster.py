@@ -12,13 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 import admission_hook
 from admission_hook import AdmissionHook
-from disruption_log import DisruptionLog
-from prometheus_client import CollectorRegistry
-from webhook_simulation import QUOTAS, note_policy_writer
-from workloads import NAMESPACE, prepare
-
 from common.errors import ConflictError, KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS, Endpoint
@@ -26,6 +23,7 @@ from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus, LeaderElection
 from common.kube.targets import Targets
 from common.quantity import ZERO, Quantity
+from disruption_log import DisruptionLog
 from sandbox.admission.quotas import pod_usage
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.kubelet.pod_resources import Totals
@@ -41,6 +39,8 @@ from updater.pass_context import Rules
 from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from webhook_simulation import QUOTAS, note_policy_writer
+from workloads import NAMESPACE, prepare
 
 INTERVAL = 15.0  # seconds between two passes: shorter than many an answer takes
 LAG = timedelta(seconds=21)  # so late do watches tell, at the worst

@@ -4,14 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hostile_texts import ODD_QUANTITIES, HostileTexts
-
 from common.annotations import (
     IN_PLACE_UPDATED,
     OBSERVED_CONTAINERS,
     STARTUP_BOOST_PREFIX,
     VPA_UPDATES,
 )
+from hostile_texts import ODD_QUANTITIES, HostileTexts
 
 Json = dict[str, Any]
 

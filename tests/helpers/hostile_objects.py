@@ -8,10 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from custom_kind import ROBOTS
-from hostile_metadata import VICTIMS, HostileMetadata, Json
-from hostile_texts import COUNTS, LONG, MODES, ODD_QUANTITIES, QUANTITIES, WEIGHTS
-
 from common.kube.endpoints import (
     CHECKPOINTS,
     EVENTS,
@@ -23,6 +19,9 @@ from common.kube.endpoints import (
     VPAS,
     Endpoint,
 )
+from custom_kind import ROBOTS
+from hostile_metadata import VICTIMS, HostileMetadata, Json
+from hostile_texts import COUNTS, LONG, MODES, ODD_QUANTITIES, QUANTITIES, WEIGHTS
 from recommender.checkpoints.annotations import SIDECAR, TARGET
 from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
 

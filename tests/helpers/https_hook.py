@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
-from certificates import write_pair
-from loopback import LoopbackServer
 
+from certificates import write_pair
 from certs.authority import Pair
+from loopback import LoopbackServer
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

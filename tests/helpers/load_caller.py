@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import asgi
 import msgspec
 
+import asgi
 from common.api.core import Pod
 from common.kube.endpoints import PODS, Endpoint
 from common.runtime.clock import SystemClock

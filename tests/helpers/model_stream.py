@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from common.kube.watch import EventType
 from model_objects import Kill, LivePod, eviction, plain_policy, some_policy, some_usage
 from model_process import Process, SetClock
-from reference_histogram import ZERO
-from reference_model import MEMORY_WEIGHT, Cluster, Rules, canonical
-
-from common.kube.watch import EventType
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import VpaKey
+from reference_histogram import ZERO
+from reference_model import MEMORY_WEIGHT, Cluster, Rules, canonical
 
 START = datetime(2026, 1, 1, 7, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from fake_api import FakeApi, listing, named, watch_line
-from recommender_harness import METRICS, Running, pod
-
 from common.kube.cache import Cache
 from common.kube.watch import WatchProtocol
+from fake_api import FakeApi, listing, named, watch_line
 from recommender.model.oom_outcome import OomOutcome
+from recommender_harness import METRICS, Running, pod
 
 MINUTE = timedelta(minutes=1)
 RUNNING = {"running": {"startedAt": "2026-01-02T11:00:00Z"}}

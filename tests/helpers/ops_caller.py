@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-import asgi
 import fastapi
+
+import asgi
 
 
 @dataclass(frozen=True, kw_only=True)

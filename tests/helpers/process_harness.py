@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from certificates import new_bundle
-from component import LOOPBACK, Process, free_port, start_process, webhook_flags
-from relay import Relay, Streams
-from workloads import NAMESPACE, Change, prepare
-
 import admission.access
 import recommender.access
 import updater.access
+from certificates import new_bundle
 from certs.store import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
@@ -28,10 +24,13 @@ from common.api.core import Pod
 from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
+from component import LOOPBACK, Process, free_port, start_process, webhook_flags
+from relay import Relay, Streams
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.auth import ADMIN
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import Scenario, parse_scenario
+from workloads import NAMESPACE, Change, prepare
 
 AGENTS = {
     "recommender": "vpa-recommender",

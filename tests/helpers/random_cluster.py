@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from builders import container, recommendation, vpa
 from msgspec import structs
 
+from builders import container, recommendation, vpa
 from common.api.autoscaling import (
     EvictionRequirement,
     GenericStartupBoost,

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from golden_data import Differences, close
 
+from golden_data import Differences, close
 from recommender.model import buckets
 from recommender.model.aggregates import History
 from recommender.model.column_table import Ints

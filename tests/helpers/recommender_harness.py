@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fake_api import FakeApi, Reply, listing, named
-
 from common.kube import endpoints
 from common.kube.transport import no_check
+from fake_api import FakeApi, Reply, listing, named
 from recommender.__main__ import assemble
 from recommender.metrics import RecommenderMetrics
 from recommender.run import Recommender

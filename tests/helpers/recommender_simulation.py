@@ -14,15 +14,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from component import LOOPBACK, free_port
 from prometheus_client.core import Sample
 from prometheus_client.parser import text_string_to_metric_families
-from workloads import NAMESPACE, autoscaler, prepare
 
 from common.kube.client import KubeClient
 from common.kube.connection import client_context
 from common.kube.endpoints import VPAS
 from common.runtime.clock import SystemClock
+from component import LOOPBACK, free_port
 from recommender.__main__ import recommend
 from recommender.settings import RecommenderSettings
 from sandbox.apiserver.audit import AuditLog
@@ -39,6 +38,7 @@ from sandbox.scenario import Scenario
 from sandbox.times import rfc3339
 from sandbox.tls import make_credentials
 from sandbox.virtual_time import VirtualClock
+from workloads import NAMESPACE, autoscaler, prepare
 
 HISTORY = 500  # changes that watches can catch up with: full long before the first hour is over
 ENTRIES = 500  # of the audit log, for the same reason

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import asgi
 import msgspec
-from recorded_cases import Recorded
 
+import asgi
+from recorded_cases import Recorded
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
 from sandbox.objects.store import Store

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from golden_data import lists
 from prometheus_client import CollectorRegistry
 
 from common.flags import declared, show
 from common.runtime.settings import KLOG_FLAGS
+from golden_data import lists
 
 
 def of_component(component: str, kind: str) -> list[dict[str, Any]]:

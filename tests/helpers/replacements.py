@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.core import Pod
 from common.target.owners import Controller

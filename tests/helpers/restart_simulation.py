@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_simulation import Life
-from recommender_simulation import MEBI, RecommenderSimulation, running_simulation
-from workloads import NAMESPACE
 
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, VPAS
+from fault_simulation import Life
 from recommender.settings import RecommenderSettings
+from recommender_simulation import MEBI, RecommenderSimulation, running_simulation
 from sandbox import virtual_time
 from sandbox.kubelet.usage import Usage
 from sandbox.virtual_time import VirtualClock
+from workloads import NAMESPACE
 
 MINUTE, HOUR = 60.0, 3600.0
 CHECKPOINT = CHECKPOINTS.resource

@@ -12,7 +12,12 @@ from typing import Any
 
 import jsonpatch
 from aiohttp import web
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube import endpoints
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, listing, watch_line
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     METRICS,
     START,
@@ -24,11 +29,6 @@ from recommender_harness import (
     usage,
     vpa,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.kube import endpoints
-from common.kube.watch import WatchProtocol
-from recommender.publish.explanation import RecommendationExplanation
 
 _CHECKPOINTS = endpoints.CHECKPOINTS.collection("shop")
 _VPAS = endpoints.VPAS.collection("shop")

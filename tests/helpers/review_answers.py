@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import jsonpatch
-from review_strategies import Posted
 
 from admission.app import LARGEST_BODY
+from review_strategies import Posted
 
 VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _OPERATIONS = {"add"}

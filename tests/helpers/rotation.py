@@ -17,16 +17,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from component import LOOPBACK, Process, free_port, start_process
-from process_harness import World
-from webhook_client import Connection
-from webhook_harness import pod_request
-
 from certs import authority
 from common.kube import ca_bundle
 from common.kube.client import KubeClient
 from common.kube.endpoints import SECRETS
+from component import LOOPBACK, Process, free_port, start_process
 from controlplane.containers.folders import File, write_volume
+from process_harness import World
+from webhook_client import Connection
+from webhook_harness import pod_request
 
 SECRET, NAMESPACE = "vpa-tls-certs", "kube-system"
 _EMPTY_SECRET = {

@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import asgi
 import msgspec
 import yaml
 
+import asgi
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.store import Store

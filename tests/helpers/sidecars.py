@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import msgspec
-from builders import container, pod
 
+from builders import container, pod
 from common.api.base import QuantityJson
 from common.api.core import (
     Container,

@@ -12,9 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from recommender_simulation import CONTAINERS, RecommenderSimulation, running_simulation
-
 from recommender.__main__ import COLLECT_AFTER
+from recommender_simulation import CONTAINERS, RecommenderSimulation, running_simulation
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

@@ -8,19 +8,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from certificates import new_bundle
-from component import LOOPBACK, free_port, http_get
 from prometheus_client import REGISTRY
 
 import admission.run
 import recommender.__main__
 import updater.__main__
 from admission.settings import AdmissionSettings
+from certificates import new_bundle
 from certs.store import Directory
 from common.errors import NotFoundError
 from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.runtime.clock import SystemClock
+from component import LOOPBACK, free_port, http_get
 from recommender.settings import RecommenderSettings
 from sandbox.cluster import Cluster
 from sandbox.virtual_time import VirtualClock

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 import msgspec
-from builders import container, pod, recommendation, vpa
 from prometheus_client import CollectorRegistry
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import KubeError

@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 from prometheus_client import CollectorRegistry
-from synced_caches import following
-from workloads import DEFINITIONS
 
 from common.features import FeatureGates
 from common.kube.client import KubeClient, PatchType
@@ -23,6 +21,7 @@ from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
+from synced_caches import following
 from updater.actuation import PodActuator, TemplatePods
 from updater.eviction.disruption import DisruptionPolicy
 from updater.execute import RateLimits
@@ -32,6 +31,7 @@ from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
 from updater.update_pass import ReportingActuator
+from workloads import DEFINITIONS
 
 VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
 SCENARIO = """

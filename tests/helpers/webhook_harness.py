@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import asgi
 from prometheus_client import CollectorRegistry
 
+import asgi
 from admission.app import webhook_app
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy, VpaMatch

@@ -12,10 +12,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from https_hook import serving_hook
 from prometheus_client import CollectorRegistry
-from synced_caches import following
-from workloads import NAMESPACE, prepare
 
 from certs.authority import Bundle, create, rsa_key
 from common.annotations import OBSERVED_CONTAINERS
@@ -25,11 +22,13 @@ from common.kube.endpoints import EVENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoin
 from common.kube.events import EventRecorder
 from common.kube.targets import Targets
 from common.runtime.clock import SystemClock
+from https_hook import serving_hook
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.objects.resources import Resource
 from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
+from synced_caches import following
 from updater.actuation import PodActuator
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -37,6 +36,7 @@ from updater.run import Updater, always_ready
 from updater.settings import UpdaterSettings
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""
 nodes: [{count: 1, cpu: 64, memory: 256Gi}]

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from common.kube.client import PatchType
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
 from component import Process
 from process_harness import World, world
 from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
 from workloads import NAMESPACE, autoscaler, deploy, loosened
-
-from common.kube.client import PatchType
-from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
 
 NONSENSE = {"containerName": "app", "target": {"cpu": "lots", "memory": "1Gi of it"}}
 STRANGE: dict[str, dict[str, dict[str, str]]] = {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from process_harness import world
 from rotation import calls, count_authorities, site
 

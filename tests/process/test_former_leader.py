@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from process_harness import World, account, world
-from workloads import NAMESPACE, deploy
 
 from common.api.core import Pod
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, POD_METRICS, VPAS
+from process_harness import World, account, world
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect, Refusal
 from updater.execute import MOST_CALLS
+from workloads import NAMESPACE, deploy
 
 FORMER = account("recommender")
 STATUSES = f"{VPAS.resource}/status"

@@ -12,14 +12,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import admission_process
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+import admission_process
 from admission_process import LEASE, LEASES, WEBHOOK, WEBHOOKS
 from certificates import new_bundle
+from certs.store import Directory
+from common.api.autoscaling import UpdateMode
+from common.kube import endpoints
+from common.kube.endpoints import CHECKPOINTS, PODS, VPAS
+from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import PATIENCE, FakeApi, Reply, listing, named
 from hostile_texts import NEIGHBOURS
-from prometheus_client.parser import text_string_to_metric_families
+from recommender.checkpoints.annotations import SIDECAR, TARGET
+from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
 from recommender_harness import (
     METRICS,
     checkpoint,
@@ -32,14 +40,6 @@ from recommender_harness import (
 from recommender_harness import vpa as ordinary_vpa
 from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
-
-from certs.store import Directory
-from common.api.autoscaling import UpdateMode
-from common.kube import endpoints
-from common.kube.endpoints import CHECKPOINTS, PODS, VPAS
-from common.runtime.clock import SystemClock
-from recommender.checkpoints.annotations import SIDECAR, TARGET
-from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
 
 GROUP = "/apis/example.test"
 ROCKETS = f"{GROUP}/v1/namespaces/shop/rockets"

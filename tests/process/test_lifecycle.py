@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from component import Process
 from process_harness import AGENTS, World, repeated, world
 from workloads import deploy

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from component import LOOPBACK, Process, free_port, start_process
 
 from common.kube import config
 from common.kube.client import KubeClient
+from component import LOOPBACK, Process, free_port, start_process
 
 VPAS = 200
 PODS = 2 * VPAS

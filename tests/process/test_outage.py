@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+
+from common.kube.endpoints import VPAS
 from component import Process
 from process_harness import world
 from workloads import NAMESPACE, deploy
-
-from common.kube.endpoints import VPAS
 
 OUTAGE_SECONDS = 30.0
 BACK_SECONDS = 75.0  # the longest pause between two tries, and what settles after it

@@ -16,9 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from certificates import new_bundle, write_pair
+from common.runtime.clock import SystemClock
 from component import LOOPBACK, Process, free_port, running_component
 from fake_api import FakeApi, listing
+from recommender.model import buckets
 from recommender_harness import (
     METRICS,
     NEW_CHECKPOINT,
@@ -30,9 +33,6 @@ from recommender_harness import (
     usage,
     written,
 )
-
-from common.runtime.clock import SystemClock
-from recommender.model import buckets
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 PROBLEM = "" if PROMETHEUS and PROMTOOL else "prometheus and promtool are not on the PATH"

@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from component import Process
-from process_harness import AGENTS, World, world
-from workloads import NAMESPACE, deploy
 
 from common.kube.endpoints import CHECKPOINTS, LEASES, POD_METRICS, VPAS
+from component import Process
+from process_harness import AGENTS, World, world
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
+from workloads import NAMESPACE, deploy
 
 AGENT = AGENTS["recommender"]
 LEASE = "vpa-recommender-lease"

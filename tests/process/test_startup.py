@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from component import LOOPBACK, start_process
 from process_harness import AGENTS, world
 

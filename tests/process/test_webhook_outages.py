@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import new_bundle
-from component import LOOPBACK, Process, free_port
-from custom_kind import ROBOTS, define_robots, robot
-from process_harness import World, world
-from relay import Relay, Streams
-from workloads import NAMESPACE, autoscaler, deploy
 
+from certificates import new_bundle
 from common.api.core import Pod
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
+from component import LOOPBACK, Process, free_port
+from custom_kind import ROBOTS, define_robots, robot
+from process_harness import World, world
+from relay import Relay, Streams
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
+from workloads import NAMESPACE, autoscaler, deploy
 
 SENT = {"cpu": "800m", "memory": "1Gi"}  # requests of a new pod
 TARGET = {"cpu": "150m", "memory": "300Mi"}  # what the VPA recommends for it

@@ -11,8 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from webhook_simulation import HOUR, QUOTAS, Sizes, WebhookSimulation, webhook_simulation
-from workloads import NAMESPACE, refusing_webhook
 
 from common.flags import read_flags
 from common.kube.endpoints import MUTATING_WEBHOOKS
@@ -22,6 +20,8 @@ from sandbox.virtual_time import VirtualClock
 from updater.settings import UpdaterSettings
 from updater.snapshot.live_pod import MANAGER
 from updater.snapshot.workload_size import GroupSize, group_size
+from webhook_simulation import HOUR, QUOTAS, Sizes, WebhookSimulation, webhook_simulation
+from workloads import NAMESPACE, refusing_webhook
 
 FLAGS: tuple[str, ...] = ()  # the defaults; with --eviction-outcome-check=false all of it fails
 DAY, MINUTE = 24 * HOUR, timedelta(minutes=1)

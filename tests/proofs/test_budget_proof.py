@@ -6,11 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import cluster_faults
 import pytest
+
+import cluster_faults
 from disruption_judge import Judge
 from faulty_cluster import INTERVAL, LAG, Workload, faulty_cluster
-
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.eviction.disruption import DisruptionPolicy

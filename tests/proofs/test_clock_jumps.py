@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_simulation import kill_by_memory
-from recommender_simulation import MEBI, RecommenderSimulation, Replica, UsageOf, running_simulation
 
 from common.runtime.clock import Clock
+from fault_simulation import kill_by_memory
+from recommender_simulation import MEBI, RecommenderSimulation, Replica, UsageOf, running_simulation
 from sandbox import virtual_time
 from sandbox.kubelet.usage import Usage
 from sandbox.virtual_time import EPOCH, VirtualClock

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from admitted_pods import GATES, Json, World, numbers, resources_of, unscaled, worlds
 from hypothesis import HealthCheck, assume, given, settings
 
+from admitted_pods import GATES, Json, World, numbers, resources_of, unscaled, worlds
 from common.annotations import boosted_containers, parse_startup_boost, startup_boost_key
 from common.api.autoscaling import UpdateMode
 from common.quantity import MAX_INT64, ZERO

@@ -3,11 +3,10 @@
 import json
 from datetime import datetime
 
+from common.kube.endpoints import VPAS
 from fault_simulation import kill_by_memory
 from restart_simulation import ALL, CHECKPOINT, HOUR, MINUTE, Restart, Stage, play
 from workloads import NAMESPACE, autoscaler
-
-from common.kube.endpoints import VPAS
 
 
 async def two_workloads(stage: Stage) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
+
 from restarted_process import Shop, shop
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

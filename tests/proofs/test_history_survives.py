@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from fault_simulation import (
     CALM,
     END,
@@ -27,7 +28,6 @@ from fault_simulation import (
     usage_at,
 )
 from recommender_simulation import running_simulation
-
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

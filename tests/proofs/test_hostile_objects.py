@@ -19,13 +19,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from custom_kind import define_robots
-from hostile_metadata import VICTIMS
-from hostile_objects import Hostile, HostileObjects
 from prometheus_client.parser import text_string_to_metric_families
-from synced_caches import following
-from three_components import Component, components, registered
-from workloads import NAMESPACE, deploy, prepare
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -35,10 +29,16 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, PODS, VPAS
 from common.runtime.clock import SystemClock
 from common.runtime.logs import JsonFormatter, TextFormatter
+from custom_kind import define_robots
+from hostile_metadata import VICTIMS
+from hostile_objects import Hostile, HostileObjects
 from sandbox import virtual_time
 from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
+from synced_caches import following
+from three_components import Component, components, registered
+from workloads import NAMESPACE, deploy, prepare
 
 # The whole proof is `make proofs`: 10,000 objects.
 OBJECTS = int(os.environ.get("HOSTILE_OBJECTS", "300"))

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from model_stream import Stream
-from reference_histogram import EPSILON, ZERO, Histogram
-from reference_model import Aggregate
 
 from common.api.autoscaling import CheckpointStatus, HistogramCheckpoint
+from model_stream import Stream
 from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import moment
+from reference_histogram import EPSILON, ZERO, Histogram
+from reference_model import Aggregate
 
 STREAMS = int(os.environ.get("MODEL_STREAMS", "8"))
 PARTS = 4

@@ -5,8 +5,10 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 
-import cluster_faults
 import pytest
+
+import cluster_faults
+from common.features import FeatureGates
 from disruption_judge import Judge
 from disruption_log import PodState
 from faulty_cluster import (
@@ -18,8 +20,6 @@ from faulty_cluster import (
     Workload,
     faulty_cluster,
 )
-
-from common.features import FeatureGates
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.eviction.disruption import DisruptionPolicy

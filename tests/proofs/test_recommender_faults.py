@@ -20,6 +20,10 @@ from typing import Any
 
 import pytest
 from prometheus_client.core import Sample
+
+from common.errors import LeadershipLostError
+from common.features import FeatureGates
+from common.kube.endpoints import CHECKPOINTS, VPAS
 from recommender_simulation import (
     ACCOUNT,
     MEBI,
@@ -29,10 +33,6 @@ from recommender_simulation import (
     running_simulation,
     total,
 )
-
-from common.errors import LeadershipLostError
-from common.features import FeatureGates
-from common.kube.endpoints import CHECKPOINTS, VPAS
 from sandbox import virtual_time
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal

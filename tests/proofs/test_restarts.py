@@ -12,11 +12,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from restart_simulation import Restart
-from restarted_process import Shop, shop
 
 from common.quantity import parse_milli, parse_value
 from recommender.model import buckets
+from restart_simulation import Restart
+from restarted_process import Shop, shop
 
 SEEDS = [int(seed) for seed in os.environ.get("PROOF_SEEDS", "1").split(",")]
 CYCLES = int(os.environ.get("PROOF_CYCLES", "60"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from simulated_day import FAMILIES
 
 HOURS = int(os.environ.get("PROOF_HOURS", "3"))

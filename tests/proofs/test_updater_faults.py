@@ -5,19 +5,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import pytest
-from disruption_judge import Judge
-from faulty_cluster import BUDGETS, INTERVAL, FaultyCluster, Process, Workload, faulty_cluster
-from workloads import NAMESPACE
 
 from common.errors import LeadershipLostError
 from common.features import FeatureGates
 from common.kube.endpoints import PODS, VPAS
+from disruption_judge import Judge
+from faulty_cluster import BUDGETS, INTERVAL, FaultyCluster, Process, Workload, faulty_cluster
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.virtual_time import VirtualClock
 from updater.eviction.disruption import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.snapshot.live_pod import MANAGER
+from workloads import NAMESPACE
 
 pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured
 RULES = Rules(

@@ -13,8 +13,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from three_components import components, registered
-from workloads import NAMESPACE, deploy, prepare
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -27,6 +25,8 @@ from sandbox import virtual_time
 from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
+from three_components import components, registered
+from workloads import NAMESPACE, deploy, prepare
 
 HOURS = 19  # from six in the morning: twelve hours longer than the last early eviction
 REPLICAS = 3

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from builders import recommendation, vpa
-from certificates import new_bundle, write_pair
-from webhook_client import Connection
-from webhook_harness import FakeCluster, Harness, pod_request
 
 from admission.app import LARGEST_BODY
 from admission.pod_reviews import VpaMatch
 from admission.tls import KeyPair
+from builders import recommendation, vpa
+from certificates import new_bundle, write_pair
 from certs import authority
 from common.runtime.web import WebServer
+from webhook_client import Connection
+from webhook_harness import FakeCluster, Harness, pod_request
 
 POD = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "app"}]}}
 WEB = vpa(recommendations=(recommendation(),))

@@ -16,13 +16,12 @@ from admission_process import (
     running,
 )
 from certificates import new_bundle
+from certs.store import Directory
+from common.runtime.clock import SystemClock
 from component import Process
 from fake_api import FakeApi, Reply, named, status
 from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
-
-from certs.store import Directory
-from common.runtime.clock import SystemClock
 
 
 async def test_a_life_from_the_first_list_to_sigterm(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from sandbox_client import api_server, pod
-from virtual_cluster import in_cluster
 
 from common.errors import (
     ConflictError,
@@ -24,6 +22,8 @@ from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault
 from sandbox.cluster import Cluster
 from sandbox.description import Section
+from sandbox_client import api_server, pod
+from virtual_cluster import in_cluster
 
 SCENARIO = "namespaces: [shop]"
 GOLDEN = "/api/v1/namespaces/golden/pods"

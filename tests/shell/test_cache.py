@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
-from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
 
 from common.api.core import Pod
 from common.kube.cache import Cache, Change
 from common.kube.endpoints import PODS
 from common.kube.recovery import Pauses
+from fake_api import FakeApi, Hasty, Reply, listing, named, status, until, watch_line
 
 LIST = "GET /api/v1/pods"
 WATCH = "WATCH /api/v1/pods"

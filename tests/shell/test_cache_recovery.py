@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from virtual_cluster import in_cluster
 
 from common.kube.cache import Cache
 from common.kube.client import KubeClient
@@ -14,6 +13,7 @@ from common.kube.endpoints import PODS, Endpoint
 from sandbox.apiserver.faults import ApiFault
 from sandbox.cluster import Cluster
 from sandbox.description import Section
+from virtual_cluster import in_cluster
 
 MANY = 12  # caches of one process; without help the last would come half a minute after the first
 LOST = "API server unreachable, trying again until it is back"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
-from fake_api import FakeApi, status
 
 from certs import authority, store
 from certs.authority import Bundle
@@ -22,6 +21,7 @@ from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, SECRETS
 from common.runtime.clock import SystemClock
+from fake_api import FakeApi, status
 from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 

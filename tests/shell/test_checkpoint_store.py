@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import checkpoint_drafts
 import msgspec
 import pytest
-from checkpoint_drafts import START, history
-from workloads import NAMESPACE, prepare
 
+import checkpoint_drafts
+from checkpoint_drafts import START, history
 from common.errors import KubeError
 from common.kube.client import KubeClient
 from common.kube.connection import client_context
@@ -38,6 +37,7 @@ from sandbox.apiserver.server import ApiServer, serve
 from sandbox.cluster import Access
 from sandbox.objects.store import Store
 from sandbox.scenario import Scenario
+from workloads import NAMESPACE, prepare
 
 WEB = VpaKey(NAMESPACE, "web")
 NAME = object_name(WEB, "app")

@@ -6,8 +6,6 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from fake_api import FakeApi, Reply, listing, named, status
-from hostile_texts import NEIGHBOURS
 
 from common.api.autoscaling import CheckpointSpec, VerticalPodAutoscalerCheckpoint
 from common.api.meta import ObjectMeta
@@ -27,6 +25,8 @@ from common.errors import (
 )
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, PODS, SECRETS
+from fake_api import FakeApi, Reply, listing, named, status
+from hostile_texts import NEIGHBOURS
 
 PODS_PATH = "/api/v1/pods"
 POD = "/api/v1/namespaces/shop/pods/web"

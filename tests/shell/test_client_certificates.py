@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import asgi
 import pytest
-from certificates import new_bundle, write_pair
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
-from webhook_client import Connection
-from webhook_harness import FakeCluster
 
+import asgi
 from admission.app import SELF_CHECK_PATH, webhook_app
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from admission.tls import KeyPair
+from certificates import new_bundle, write_pair
 from certs import authority
 from common import certificates
 from common.errors import ConfigError
 from common.features import FeatureGates
 from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer
+from webhook_client import Connection
+from webhook_harness import FakeCluster
 
 SUBJECT = certificates.distinguished("api-server")
 BOTH_AT_ONCE = x509.Name(

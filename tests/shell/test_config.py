@@ -15,12 +15,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from fake_api import FakeApi, Reply, named, status
 
 from common.errors import ConfigError
 from common.kube.client import KubeClient
 from common.kube.config import in_pod, load
 from common.kube.endpoints import PODS
+from fake_api import FakeApi, Reply, named, status
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import new_bundle, write_pair
 
+from certificates import new_bundle, write_pair
 from common.runtime.limited_http import HttpLimits
 from common.runtime.web import WebServer
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from virtual_cluster import in_cluster
 
 from common.errors import TooManyRequestsError
 from common.kube.client import KubeClient, PatchType
@@ -14,6 +13,7 @@ from common.kube.endpoints import DAEMON_SETS, DEPLOYMENTS, PODS, REPLICA_SETS, 
 from common.kube.endpoints import EVENTS as EVENT_OBJECTS
 from sandbox.cluster import Cluster
 from sandbox.controllers.view import BUDGETS, QUOTAS
+from virtual_cluster import in_cluster
 
 Json = dict[str, Any]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
-from certificates import new_bundle
-from component import LOOPBACK, free_port, running_component, webhook_flags
-from fake_api import FakeApi, Reply, listing, named, status
 
+from certificates import new_bundle
 from certs.store import Directory
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
+from component import LOOPBACK, free_port, running_component, webhook_flags
 from demo.settings import RECOMMENDER
+from fake_api import FakeApi, Reply, listing, named, status
 
 REPLICA_SET = "overprovisioned-t6hn5hg2qm"
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from custom_kind import ROBOTS, define_robots, robot
-from synced_caches import following
-from virtual_cluster import in_cluster
-from workloads import NAMESPACE, autoscaler, prepare
-
 from admission.cluster import CachedCluster
 from common.api.meta import ObjectMeta, OwnerReference
 from common.kube.client import KubeClient
 from common.kube.endpoints import VPAS
+from custom_kind import ROBOTS, define_robots, robot
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.cluster import Cluster
+from synced_caches import following
+from virtual_cluster import in_cluster
+from workloads import NAMESPACE, autoscaler, prepare
 
 DEADLINE = 2.0  # seconds; that of a review
 POD = ObjectMeta(

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import new_bundle, write_pair
-from sandbox_client import CRDS
-from validation_page import PAGE
-from vpa_gate_rules import GATE_RULES
-from vpa_rules import AUTO, GATES, RULES, TARGET, Case, container, update
-from webhook_harness import Harness
 
 from admission.registration import Registration, configuration
 from admission.tls import KeyPair
+from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer
 from e2e.kubectl import Kubectl
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
+from sandbox_client import CRDS
+from validation_page import PAGE
+from vpa_gate_rules import GATE_RULES
+from vpa_rules import AUTO, GATES, RULES, TARGET, Case, container, update
+from webhook_harness import Harness
 
 pytestmark = [
     pytest.mark.kubectl,

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from fake_api import FakeApi, Reply, named, status, until
 
 from common.api.meta import ObjectMeta
 from common.kube.endpoints import PODS
 from common.kube.events import NORMAL, EventRecorder, reference
+from fake_api import FakeApi, Reply, named, status, until
 
 EVENTS = "/api/v1/namespaces/shop/events"
 POD = reference(PODS, ObjectMeta(name="web-0", namespace="shop", uid="u", resource_version="7"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from recorded_cluster import call
 
+from recorded_cluster import call
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS

@@ -6,12 +6,12 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from checkpoint_drafts import START, draft, history
-from fake_api import FakeApi, Reply, listing, named, status
-from hostile_texts import NEIGHBOURS
 
+from checkpoint_drafts import START, draft, history
 from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS
+from fake_api import FakeApi, Reply, listing, named, status
+from hostile_texts import NEIGHBOURS
 from recommender.checkpoints.annotations import TARGET, CheckpointDetails
 from recommender.checkpoints.codec import encode
 from recommender.checkpoints.running_windows import ANNOTATION, NONE

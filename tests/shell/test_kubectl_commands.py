@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_client import CRDS
 
 from common.runtime.clock import SystemClock
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
+from sandbox_client import CRDS
 
 OLDEST_MINOR = 30
 KUBECTL = shutil.which("kubectl")

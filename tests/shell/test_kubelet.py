@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from virtual_cluster import in_cluster
 
 from common.errors import ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, POD_METRICS, PODS
 from sandbox.cluster import Cluster
 from sandbox.kubelet.pod_resources import Totals
+from virtual_cluster import in_cluster
 
 PODS_AS_DICTS = PODS.as_dicts()
 SCENARIO = """

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from fake_api import FakeApi, Reply, status
 
 from common.errors import ConfigError, LeadershipLostError, NotLeadingError, ServerError
 from common.kube.client import KubeClient
 from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease, leader_election
 from common.runtime.settings import LeaderElectionSettings
+from fake_api import FakeApi, Reply, status
 from sandbox.virtual_time import VirtualTimeLoop
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

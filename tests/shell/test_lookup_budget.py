@@ -3,17 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from custom_kind import ROBOTS, define_robots, robot, robots
-from synced_caches import following
-from virtual_cluster import in_cluster
-
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import ObjectMeta
 from common.kube.client import LOOKUP_SECONDS, KubeClient
 from common.kube.endpoints import NAMESPACES
 from common.kube.targets import ControllerCaches, TargetError, Targets
+from custom_kind import ROBOTS, define_robots, robot, robots
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from sandbox.cluster import Cluster
+from synced_caches import following
+from virtual_cluster import in_cluster
 
 INTERVAL = 60.0  # seconds
 HANGING = "hanging.example.net"

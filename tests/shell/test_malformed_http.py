@@ -11,18 +11,18 @@ from typing import Any
 
 import fastapi
 import pytest
-from builders import recommendation, vpa
-from certificates import new_bundle, write_pair
-from malformed_http import ANSWERED, LAST, SHAPES, SMUGGLED, Answers, Shape
-from webhook_client import Connection
-from webhook_harness import FakeCluster, Harness, pod_request
 
 from admission.pod_reviews import VpaMatch
+from builders import recommendation, vpa
+from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from common.runtime.health import Health, OpsServer
 from common.runtime.web import WebServer
+from malformed_http import ANSWERED, LAST, SHAPES, SMUGGLED, Answers, Shape
 from sandbox import virtual_time
 from sandbox.virtual_time import EPOCH, VirtualClock
+from webhook_client import Connection
+from webhook_harness import FakeCluster, Harness, pod_request
 
 REFUSALS = frozenset({400, 408, 413, 431, 501, 503})
 HEADERS = frozenset({b"allow", b"connection", b"content-length", b"content-type", b"location"})

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, Endpoint
 from updater.preview import PassPreview
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 STAYS = {"metadata": {"finalizers": ["example.com/stays"]}}
 NODE = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "1", "controller": True}

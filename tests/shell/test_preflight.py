@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from synced_caches import following
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import RESOURCE_QUOTAS, STATEFUL_SETS, VPAS
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
+from synced_caches import following
 from updater.snapshot.caches import Caches
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 QUOTAS = RESOURCE_QUOTAS.as_dicts()
 BLOCKED = "InPlaceResizeBlocked"

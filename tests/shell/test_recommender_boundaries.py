@@ -4,10 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from fake_api import FakeApi, Reply, listing, named, until, watch_line
 from prometheus_client import CollectorRegistry
-from recommender_harness import deployment, prepare, running, status_of, target, vpa
-from synced_caches import following
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -18,7 +15,10 @@ from common.kube.endpoints import PODS
 from common.kube.targets import Targets
 from common.labels import Selector
 from common.runtime.object_errors import ObjectErrors
+from fake_api import FakeApi, Reply, listing, named, until, watch_line
 from recommender.sources.informers import Informers
+from recommender_harness import deployment, prepare, running, status_of, target, vpa
+from synced_caches import following
 
 CURSED = "cursed"
 

@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+
 from fake_api import FakeApi, listing
 from oom_deliveries import MINUTE, OomDeliveries, delivered, ended, evicted
+from recommender.model.oom_outcome import OomOutcome
 from recommender_harness import (
     CHECKPOINTS,
     START,
@@ -21,8 +23,6 @@ from recommender_harness import (
     running,
     usage,
 )
-
-from recommender.model.oom_outcome import OomOutcome
 
 HOUR = timedelta(hours=1)
 BEGINS = "OOM kills with future timestamps postponed; check the clocks"

@@ -5,7 +5,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, status, until, watch_line
+from recommender.checkpoints.codec import LONGEST_LAG
+from recommender.model.pods import RequestSource
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -25,11 +30,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.kube.watch import WatchProtocol
-from recommender.checkpoints.codec import LONGEST_LAG
-from recommender.model.pods import RequestSource
 
 CAPPED = {"containerName": "app", "maxAllowed": {"cpu": "100m"}}
 INTEGER_CPU = "vpa-post-processor.kubernetes.io/app_integerCPU"

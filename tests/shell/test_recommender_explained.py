@@ -7,7 +7,16 @@ from random import Random
 from typing import Any
 
 import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
+from common.quantity import Quantity
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
+from recommender.debugging import lines
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import ExclusionReason, RecommendationExplanation, Unexplained
+from recommender.publish.status_decision import WriteDecision
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -24,15 +33,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.kube.watch import WatchProtocol
-from common.quantity import Quantity
-from common.recommendation.decision_trace import Amount
-from recommender.debugging import lines
-from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import ExclusionReason, RecommendationExplanation, Unexplained
-from recommender.publish.status_decision import WriteDecision
 
 NAMES = ("app", "log", "proxy")
 FIRST = {"cpu": "3", "memory": "2Gi"}

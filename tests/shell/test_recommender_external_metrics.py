@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+
 from fake_api import FakeApi, Reply, status
 from recommender_harness import METRICS, START, pod, prepare, running, target, written
 

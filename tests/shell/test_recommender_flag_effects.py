@@ -6,7 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from common.features import FeatureGates
+from common.flags import declared, read_flags
+from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, listing
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import ExplainedContainer, RecommendationExplanation
+from recommender.settings import RecommenderSettings
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -18,13 +25,6 @@ from recommender_harness import (
     usage,
     vpa,
 )
-
-from common.features import FeatureGates
-from common.flags import declared, read_flags
-from common.recommendation.decision_trace import Amount
-from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import ExplainedContainer, RecommendationExplanation
-from recommender.settings import RecommenderSettings
 
 Probe = Callable[[RecommendationExplanation], Any]
 INTEGER_CPU = {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"}

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+
+from common.kube import endpoints
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,
@@ -28,11 +33,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from common.kube import endpoints
-from common.kube.watch import WatchProtocol
-from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import RecommendationExplanation
 
 LIVE = {"cpu": "126m", "memory": "250Mi"}  # of one live sample
 WEB = checkpoint_of("web-app")

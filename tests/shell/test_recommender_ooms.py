@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from fake_api import FakeApi, Reply, listing, named
 from oom_deliveries import MINUTE, OomDeliveries, OomFaults, delivered, ended, evicted
+from recommender.model.oom_outcome import OomOutcome
 from recommender_harness import (
     CHECKPOINTS,
     NEW_CHECKPOINT,
@@ -25,8 +27,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from recommender.model.oom_outcome import OomOutcome
 
 KILL = ended("2026-01-02T12:00:20Z")
 LATER = ended("2026-01-02T12:00:40Z")

@@ -4,11 +4,10 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from common.runtime.clock import SystemClock
 from component import Process, running_component
 from fake_api import FakeApi, Reply, listing, named, status
 from recommender_harness import CHECKPOINTS, METRICS, NEW_CHECKPOINT, prepare, status_of, usage
-
-from common.runtime.clock import SystemClock
 
 WEB = status_of("web")
 

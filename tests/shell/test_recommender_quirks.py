@@ -23,7 +23,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

@@ -4,8 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube import endpoints
+from common.kube.watch import WatchProtocol
 from component import running_component
 from fake_api import FakeApi, Reply, listing, named, watch_line
+from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender_harness import (
     FOLLOWED,
     METRICS,
@@ -19,11 +24,6 @@ from recommender_harness import (
     usage,
     vpa,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.kube import endpoints
-from common.kube.watch import WatchProtocol
-from recommender.publish.explanation import RecommendationExplanation, Unexplained
 
 AGGREGATES = "vpa_recommender_aggregate_container_states_count"
 

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_deliveries import OomDeliveries
+from recommender.checkpoints.annotations import SIDECAR
+from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -20,10 +24,6 @@ from recommender_harness import (
     running,
     written,
 )
-
-from common.features import FeatureGates
-from recommender.checkpoints.annotations import SIDECAR
-from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
 
 ON, OFF = FeatureGates(native_sidecar=True), FeatureGates()
 PROXY = {

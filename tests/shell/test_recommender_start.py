@@ -4,15 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from fake_api import FakeApi, Reply
-from recommender_harness import CHECKPOINTS, START, FixedClock, prepare
-
 from common.kube import endpoints
+from fake_api import FakeApi, Reply
 from recommender.__main__ import assemble
 from recommender.metrics import RecommenderMetrics
 from recommender.run import Recommender
 from recommender.settings import RecommenderSettings
 from recommender.sources.informers import Informers
+from recommender_harness import CHECKPOINTS, START, FixedClock, prepare
 
 NEVER_ENDS = Reply(chunks=[b'{"metadata":'], hold=True)
 

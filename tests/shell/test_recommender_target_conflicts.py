@@ -6,7 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from common.api.workloads import Deployment
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
+from recommender.checkpoints.codec import LONGEST_LAG
+from recommender.checkpoints.running_windows import ANNOTATION
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -23,11 +28,6 @@ from recommender_harness import (
     usage,
     written,
 )
-
-from common.api.workloads import Deployment
-from common.kube.watch import WatchProtocol
-from recommender.checkpoints.codec import LONGEST_LAG
-from recommender.checkpoints.running_windows import ANNOTATION
 
 AGAIN = CHECKPOINTS.replace("verticalpod", "namespaces/shop/verticalpod", 1)
 WEB = checkpoint_of("web-app")

@@ -4,6 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender_harness import (
     METRICS,
@@ -16,9 +19,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.kube.watch import WatchProtocol
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

@@ -7,7 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from common.errors import NotLeadingError
+from common.features import FeatureGates
 from fake_api import FakeApi, Reply, listing, named, status, until
+from recommender.checkpoints.codec import LONGEST_LAG
 from recommender_harness import (
     CHECKPOINTS,
     HISTOGRAM,
@@ -31,10 +35,6 @@ from recommender_harness import (
     vpa,
     written,
 )
-
-from common.errors import NotLeadingError
-from common.features import FeatureGates
-from recommender.checkpoints.codec import LONGEST_LAG
 
 
 def policy(**overrides: Any) -> Any:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
+from common.kube import endpoints
 from fake_api import FakeApi, Reply, listing, named, status
 from recommender_harness import (
     METRICS,
@@ -20,8 +22,6 @@ from recommender_harness import (
     usage,
     vpa,
 )
-
-from common.kube import endpoints
 
 SOME = {"cpu": "126m", "memory": "250Mi"}
 NOTHING: dict[str, str] = {}

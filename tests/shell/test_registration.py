@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from certificates import new_bundle
-from fake_api import until
 
 from admission import registration
 from admission.settings import AdmissionSettings
+from certificates import new_bundle
 from common.flags import read_flags
 from common.kube import ca_bundle
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS
+from fake_api import until
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
-from workloads import refusing_webhook
 
 from common.kube.client import PatchType
 from common.kube.endpoints import (
@@ -20,6 +18,8 @@ from common.kube.endpoints import (
 )
 from sandbox.admission.eviction import is_ready
 from updater.run import Updater
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
+from workloads import refusing_webhook
 
 REPLICAS = 8
 MOST_LOST = 3

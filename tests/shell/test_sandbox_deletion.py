@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
 from sandbox_client import VPAS, Api, api_server, pod, vpa
 
 PODS = "/api/v1/namespaces/golden/pods"

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+
 from recorded_cases import Recorded, recorded
 from sandbox_client import Answer, Api, api_server
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sandbox_client import api_server, pod
 
 from common.errors import KubeError, NotFoundError, UnauthorizedError
 from common.kube.client import KubeClient
@@ -15,6 +14,7 @@ from sandbox.apiserver.server import ApiServer, Serving, serve
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
+from sandbox_client import api_server, pod
 
 
 @pytest.fixture

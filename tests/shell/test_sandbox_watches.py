@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from asgi import Watching, scope_of
-from sandbox_client import Api, api_server, pod
 
+from asgi import Watching, scope_of
 from sandbox.virtual_time import run
+from sandbox_client import Api, api_server, pod
 
 PODS = "/api/v1/namespaces/golden/pods"
 

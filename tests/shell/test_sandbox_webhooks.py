@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from https_hook import serving_hook
-from recorded_cases import Recorded, answer, recorded, refusal
 
 from certs.authority import Bundle, create, rsa_key
 from common.runtime.clock import SystemClock
+from https_hook import serving_hook
+from recorded_cases import Recorded, answer, recorded, refusal
 from sandbox.admission.chain import Admission, AdmissionRequest, Operation, UserInfo
 from sandbox.errors import ApiError
 from sandbox.objects.resources import (

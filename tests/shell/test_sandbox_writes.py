@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
 from sandbox_client import Answer, Api, api_server, pod
 
 PODS = "/api/v1/namespaces/golden/pods"

@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
-from custom_kind import ROBOTS, define_robots, robot
-from fake_api import FakeApi, until
-from virtual_cluster import in_cluster
 
 from common.kube.client import KubeClient, PatchType
 from common.kube.scales import ScaleFound, Scales
 from common.target.owners import Answer, Controller, Failed, Found, Unknown
+from custom_kind import ROBOTS, define_robots, robot
+from fake_api import FakeApi, until
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
+from virtual_cluster import in_cluster
 
 MARVIN = Controller("default", "Robot", "marvin", "example.com/v1")
 DELAY = 0.3  # seconds

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import recommendation, vpa
-from certificates import new_bundle, write_pair
-from component import free_port
 from prometheus_client import CollectorRegistry
-from webhook_harness import FakeCluster, Harness
 
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import VpaMatch
 from admission.self_check import Caller, CheckStreak, SelfCheck, SelfCheckError
 from admission.tls import KeyPair
+from builders import recommendation, vpa
+from certificates import new_bundle, write_pair
 from certs import authority
 from common.runtime.clock import SystemClock
 from common.runtime.web import WebServer
+from component import free_port
+from webhook_harness import FakeCluster, Harness
 
 WEB = vpa(recommendations=(recommendation(),))
 

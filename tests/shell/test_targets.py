@@ -8,17 +8,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from builders import vpa
-from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
-from hostile_texts import NEIGHBOURS
-from synced_caches import following
 
+from builders import vpa
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
 from common.api.meta import ObjectMeta
 from common.kube.client import KubeClient
 from common.kube.targets import ControllerCaches, TargetError, Targets
 from common.kube.watch import identity
 from common.target.owners import Controller
+from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
+from hostile_texts import NEIGHBOURS
+from synced_caches import following
 
 GROUP = "/apis/example.test"
 SCALE = "/apis/example.test/v1/namespaces/default/rockets/r/scale"

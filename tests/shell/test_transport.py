@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 import uvloop
-from certificates import new_bundle, write_pair
 
+from certificates import new_bundle, write_pair
 from common.errors import (
     InvalidRequestError,
     KubeError,

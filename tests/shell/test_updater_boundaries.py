@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
@@ -14,6 +12,8 @@ from common.kube.targets import Targets
 from common.labels import Selector
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
+from updater_harness import NAMES, OPEN, FakeActuator, run, snapshot
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 CURSED = "cursed"
 ERRORS = "vpa_updater_object_errors_total"

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.errors import NotFoundError
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, LIMIT_RANGES, PODS, VPAS, Endpoint
 from common.kube.lease import AdmissionStatus
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 
 def test_recreate_evicts_within_the_budget_and_says_so() -> None:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import prometheus_client
 import pytest
 import yaml
-from workloads import DEFINITIONS
 
 from common.flags import read_flags
 from common.kube.client import KubeClient, PatchType
@@ -23,6 +22,7 @@ from sandbox.virtual_time import VirtualClock
 from updater.__main__ import PROGRAM, serve
 from updater.plan.readiness import is_ready
 from updater.settings import UpdaterSettings
+from workloads import DEFINITIONS
 
 VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
 SCENARIO = """

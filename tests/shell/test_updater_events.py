@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.endpoints import EVENTS, PODS, Endpoint
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
 from updater.evaluate.update_order import Thresholds
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 MINUTE = timedelta(minutes=1)
 

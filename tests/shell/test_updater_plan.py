@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import RecordingActuator
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
@@ -17,6 +15,8 @@ from common.recommendation.changes import ResourceChange
 from updater.decision import Reason
 from updater.preview import NotNow, PassPreview
 from updater.snapshot.selection import Scope
+from updater_harness import RecordingActuator
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from component import Process, running_component
-from fake_api import FakeApi, Reply, listing, named, status
 
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
+from component import Process, running_component
+from fake_api import FakeApi, Reply, listing, named, status
 from updater.preview import NotNow
 
 LISTED = (

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
@@ -13,6 +12,7 @@ from sandbox.kubelet.pod_resources import Totals
 from updater.resize.resize_state import ResizeStatus, resize_status
 from updater.run import Updater
 from updater.snapshot.live_pod import WITHDRAWER
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 GIB = 2**30
 IN_PLACE = ("InPlace", "InPlaceOrRecreate")

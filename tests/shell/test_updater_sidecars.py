@@ -6,9 +6,9 @@ The API server and the kubelets judge each resize: one at a wrong place would be
 from typing import Any
 
 import pytest
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.kube.endpoints import PODS
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 IMAGE = "shop:1"
 REQUESTS = {"requests": {"cpu": "100m"}}

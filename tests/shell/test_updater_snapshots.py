@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 from common.errors import KubeError
 from common.kube.client import PatchType
@@ -20,6 +19,7 @@ from updater.snapshot.pod_matching import Matcher
 from updater.snapshot.rollout import Rollout
 from updater.snapshot.selection import divide_pods, select_vpas
 from updater.snapshot.snapshot_builder import SnapshotBuilder
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 STEPS = 25
 PROGRESSING = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}

@@ -3,11 +3,11 @@
 import contextlib
 
 import pytest
-from fake_api import FakeApi, Reply, named, status, watch_line
 
 from common.errors import ForbiddenError, GoneError, UnreachableError
 from common.kube.client import KubeClient
 from common.kube.endpoints import PODS
+from fake_api import FakeApi, Reply, named, status, watch_line
 
 WATCH = "WATCH /api/v1/pods"
 ADDED = watch_line("ADDED", named("a", 11))

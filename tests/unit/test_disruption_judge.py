@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+
 from disruption_entries import (
     GROUP,
     LAG,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
 from admission.pod_patch import pod_patch
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import asgi
 import pytest
-from builders import recommendation, vpa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from webhook_harness import FakeCluster, Harness, pod_request, vpa_request
 
+import asgi
 from admission.pod_reviews import LookupFailedError, VpaMatch
+from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.meta import ObjectMeta
+from webhook_harness import FakeCluster, Harness, pod_request, vpa_request
 
 POD = {
     "metadata": {"generateName": "web-", "labels": {"app": "web"}, "creationTimestamp": None},

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import pytest
-from builders import CREATED, pod, vpa
 
 from admission.cluster import VpaMatcher
 from admission.pod_reviews import LookupFailedError, VpaMatch
 from admission.vpa_index import VpaIndex
+from builders import CREATED, pod, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,

@@ -10,9 +10,6 @@ from typing import Any
 import fastapi
 import jsonpatch
 import pytest
-from builders import CREATED, recommendation, vpa
-from ops_caller import Answer, post
-from webhook_harness import FakeCluster, Harness
 
 from admission import debugging
 from admission.cluster import VpaMatcher
@@ -20,6 +17,7 @@ from admission.manifest import LARGEST
 from admission.pod_reviews import VpaMatch
 from admission.reviewer import Reviewer
 from admission.vpa_index import VpaIndex
+from builders import CREATED, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,
@@ -32,6 +30,8 @@ from common.kube.cache import Change
 from common.kube.targets import TargetError
 from common.labels import EVERYTHING, NOTHING, Selector
 from common.target.owners import Controller, OwnerProblem
+from ops_caller import Answer, post
+from webhook_harness import FakeCluster, Harness
 
 DEPLOYMENT = b"""
 apiVersion: apps/v1

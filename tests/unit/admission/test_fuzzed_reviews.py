@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from builders import recommendation, vpa
 from hypothesis import HealthCheck, given, settings
-from review_answers import complaint
-from review_strategies import Posted, posted
-from webhook_harness import FakeCluster, Harness
 
 from admission import review
 from admission.field_errors import required
 from admission.pod_reviews import VpaMatch
+from builders import recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import LimitRangeItem, LimitRangeSpec
 from common.patches import add
+from review_answers import complaint
+from review_strategies import Posted, posted
+from webhook_harness import FakeCluster, Harness
 
 BODIES = 5  # of each example
 BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=3))

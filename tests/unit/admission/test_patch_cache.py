@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import recommendation, vpa
 
 from admission.patch_cache import PatchCache
 from admission.pod_patch import pod_patch
+from builders import recommendation, vpa
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeItem, LimitRangeSpec, Pod
 from common.errors import DecodeError

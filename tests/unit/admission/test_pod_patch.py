@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
 from admission.pod_patch import pod_patch, update_mode
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,

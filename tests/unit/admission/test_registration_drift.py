@@ -6,11 +6,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from certificates import new_bundle
 
 from admission import registration, registration_drift
 from admission.registration_drift import RestoreBackoff
 from admission.settings import AdmissionSettings
+from certificates import new_bundle
 from common.flags import read_flags
 
 OURS, OTHER = new_bundle().authority.certificate, new_bundle().authority.certificate

@@ -5,8 +5,6 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from builders import container, recommendation, vpa
-from sidecars import pod_with_init, sidecar
 
 from admission.explanation import explain
 from admission.metrics import ReviewOutcome
@@ -14,6 +12,7 @@ from admission.patch_cache import PatchCache
 from admission.pod_patch import pod_patch
 from admission.pod_reviews import PodVerdict, ReviewPolicy, VpaMatch, judge
 from admission.review import AdmissionRequest, GroupVersionResource
+from builders import container, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,
@@ -23,6 +22,7 @@ from common.api.autoscaling import (
 from common.api.core import Pod, PodWithSidecars
 from common.features import FeatureGates
 from common.quantity import ZERO
+from sidecars import pod_with_init, sidecar
 
 ON = FeatureGates(native_sidecar=True, cpu_startup_boost=True)
 OFF = FeatureGates(cpu_startup_boost=True)

@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import write_pair
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from admission.tls import FileWatch, KeyPair, follow, follow_authority, read_bundle
+from certificates import write_pair
 from certs import authority
 from common.errors import ConfigError
 from common.runtime.clock import SystemClock

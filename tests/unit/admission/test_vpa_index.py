@@ -1,8 +1,7 @@
 """The index of VPAs by target, through every kind of change."""
 
-from builders import vpa
-
 from admission.vpa_index import VpaIndex
+from builders import vpa
 from common.kube.cache import Change
 
 WEB = ("default", "Deployment", "web")

@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from golden_data import rows
-from validation_page import is_warning, rules, warnings
-from vpa_gate_rules import GATE_RULES
-from vpa_rules import AUTO, CONTAINER, RULES, Case, read, spec
 
 from admission import vpa_decoding, vpa_validation
 from admission.field_errors import FieldError, undecodable
 from common.errors import DecodeError
 from common.features import FeatureGates
+from golden_data import rows
+from validation_page import is_warning, rules, warnings
+from vpa_gate_rules import GATE_RULES
+from vpa_rules import AUTO, CONTAINER, RULES, Case, read, spec
 
 CASES = [*RULES, *GATE_RULES]
 

@@ -10,11 +10,11 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
 from admission.pod_patch import pod_patch
 from admission.vpa_decoding import decode
 from admission.vpa_validation import VpaVerdict, admit_vpa
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import GenericStartupBoost, StartupBoost, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.features import FeatureGates

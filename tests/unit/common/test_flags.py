@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
-from golden_data import lists
 
 from common.errors import ConfigError
 from common.flags import (
@@ -22,6 +21,7 @@ from common.flags import (
 )
 from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
 from common.version import version
+from golden_data import lists
 
 
 def some_flag(name: str, **options: Any) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_api import watch_line
 
 from common.api.autoscaling import MOST_POLICIES, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.api.meta import OwnedObject, PartialObject
 from common.kube.watch import EventType, WatchProtocol, decoder_of
+from fake_api import watch_line
 
 
 @dataclass(frozen=True)

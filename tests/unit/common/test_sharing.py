@@ -1,7 +1,6 @@
 """Equal parts of many objects are kept once, and never more of them than a pool holds."""
 
 from builders import container
-
 from common.api.core import Container, ResourceRequirements
 from common.api.sharing import Pool
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hostile_texts import NEIGHBOURS
 
 from controlplane.containers import observations
 from controlplane.containers.command import argv
@@ -17,6 +16,7 @@ from controlplane.containers.observations import ProbeKind
 from controlplane.containers.probes import Verdict, port_number
 from controlplane.containers.site import Place
 from controlplane.containers.variables import environment, expand, field_of
+from hostile_texts import NEIGHBOURS
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.wire import (

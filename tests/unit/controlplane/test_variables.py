@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubelet_driver import pod
 
 from controlplane.containers import observations
 from controlplane.containers.site import Place
 from controlplane.containers.sources import Data, Reference, SourceKind
 from controlplane.containers.variables import VariableError, environment, references
+from kubelet_driver import pod
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.timing import Timing

@@ -8,9 +8,8 @@ from typing import cast
 import msgspec
 import numpy as np
 import pytest
-from builders import vpa
-from recommender_golden import lone_container, pod_facts
 
+from builders import vpa
 from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
 from common.kube.client import KubeClient
 from common.labels import EVERYTHING
@@ -29,6 +28,7 @@ from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
 from recommender.publish.status import StatusFindings, next_status, status_difference
 from recommender.publish.status_store import StatusStore
+from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from model_process import SetClock
 
+from model_process import SetClock
 from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.model.aggregates import History
 from recommender.model.histograms import SavedHistogram

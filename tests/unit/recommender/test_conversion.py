@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from builders import container, pod, vpa
 
+from builders import container, pod, vpa
 from common.api.autoscaling import ContainerPolicy, RecommenderSelector
 from common.api.core import Container, ContainerStatus, ResourceRequirements
 from common.quantity import QuantityError

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import fastapi
 import pytest
-from ops_caller import Answer, get
 
 from common.recommendation.decision_trace import Amount
+from ops_caller import Answer, get
 from recommender import debugging
 from recommender.estimate.step_reasons import StepReason
 from recommender.publish.explanation import (

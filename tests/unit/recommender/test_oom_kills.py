@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from builders import container, pod
 
+from builders import container, pod
 from common.api.core import (
     ContainerState,
     ContainerStateRunning,

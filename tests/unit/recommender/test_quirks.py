@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from builders import vpa
-from recommender_golden import pod_facts
 
+from builders import vpa
 from common.labels import EVERYTHING, from_map
 from recommender.concurrency import run_concurrently
 from recommender.estimate.estimation import EstimationSettings
@@ -21,6 +20,7 @@ from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import NEVER, instant, moment
 from recommender.model.usage import Usage
 from recommender.publish.status import StatusFindings, next_status
+from recommender_golden import pod_facts
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import numpy as np
 import pytest
-from builders import container
-from sidecars import pod_with_init, sidecar
 
+from builders import container
 from common.labels import from_map
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas, recommended_groups
@@ -20,6 +19,7 @@ from recommender.model.timestamps import instant, span
 from recommender.model.usage import Usage
 from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.conversion import pod_facts, request_sources
+from sidecars import pod_with_init, sidecar
 
 NOW = instant(datetime(2026, 1, 10, tzinfo=UTC))
 MINUTE = span(timedelta(minutes=1))

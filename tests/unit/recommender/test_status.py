@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from builders import recommendation, vpa
 
+from builders import recommendation, vpa
 from common.api.autoscaling import (
     ContainerRecommendation,
     RecommendedPodResources,

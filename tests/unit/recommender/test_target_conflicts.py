@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from builders import vpa
 
+from builders import vpa
 from common.api.autoscaling import (
     GenericStartupBoost,
     StartupBoost,

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import asgi
 import msgspec
 import pytest
-from load_caller import calling, everything
 
+import asgi
 from common.kube import endpoints
 from common.kube.endpoints import Endpoint
 from common.quantity import parse_value
+from load_caller import calling, everything
 from sandbox.load.layout import Layout
 from sandbox.load.settings import Settings
 from updater.snapshot.caches import LIVE_PODS

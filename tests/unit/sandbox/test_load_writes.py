@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from load_caller import calling, everything, path_of, report
 
 from common.annotations import OBSERVED_CONTAINERS
 from common.kube import endpoints
+from load_caller import calling, everything, path_of, report
 from sandbox.load.changes import Changes, TooOldError
 from sandbox.load.settings import Settings
 from updater.snapshot.caches import LIVE_PODS

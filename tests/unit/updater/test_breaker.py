@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
+
 from builders import recommendation, vpa
+from common.api.core import Pod
 from replacements import (
     API,
     CLOSED,
@@ -23,8 +25,6 @@ from replacements import (
     waiting,
     wrong,
 )
-
-from common.api.core import Pod
 from updater.decision import Reason
 from updater.eviction.breaker import (
     Allowance,

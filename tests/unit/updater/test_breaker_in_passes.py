@@ -4,12 +4,10 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from builders import container, vpa
 from msgspec import structs
 from prometheus_client import CollectorRegistry
-from replacements import HOUR, MINUTE, SECOND
-from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, run, snapshot
 
+from builders import container, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import GenericStartupBoost, StartupBoost, UpdateMode, VpaCondition
 from common.api.core import LimitRangeItem, LimitRangeSpec
@@ -17,6 +15,7 @@ from common.errors import InvalidError, TooManyRequestsError, UnreachableError
 from common.features import FeatureGates
 from common.quantity import Quantity
 from common.target.owners import Controller
+from replacements import HOUR, MINUTE, SECOND
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.eviction.breaker import (
     Breaker,
@@ -34,6 +33,7 @@ from updater.snapshot.live_pod import LivePod
 from updater.snapshot.live_vpa import LiveVpa, LiveVpaMeta
 from updater.snapshot.workload_size import GroupSize
 from updater.state import UpdaterState
+from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, run, snapshot
 
 CHECKED = replace(OPEN, checks_outcomes=True)
 UID = "uid-vpa-web"

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from common.api.core import Pod
 from replacements import (
     CLOSED,
     HOUR,
@@ -22,8 +24,6 @@ from replacements import (
     view,
     wrong,
 )
-
-from common.api.core import Pod
 from updater.eviction.breaker import (
     Breaker,
     BreakerObservation,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerRecommendation, UpdatePolicy, VerticalPodAutoscaler
 from common.api.core import (
     ContainerState,

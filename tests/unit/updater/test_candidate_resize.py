@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.api.core import ContainerStatus, Pod, PodCondition, ResourceRequirements
 from updater.decision import Decision, Reason, leave
 from updater.evaluate.recommendation_fit import Measured, measure_pod

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import vpa
 
+from builders import vpa
 from common.api.autoscaling import StartupBoost, UpdateMode, VerticalPodAutoscaler
 from common.features import FeatureGates
 from updater.snapshot.cluster_snapshot import acts, skipped_vpas, update_mode

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
-from updater_harness import HALF, NAMES, NOW, FakeActuator, run, snapshot
 
 from common.api.autoscaling import UpdateMode
 from common.target.owners import Controller
@@ -13,6 +12,7 @@ from updater.eviction.daemonset_desired_count import SETTLED, ObservedDaemons, d
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.workload_size import GroupSize
 from updater.state import UpdaterState
+from updater_harness import HALF, NAMES, NOW, FakeActuator, run, snapshot
 
 SECOND = timedelta(seconds=1)
 AGENT = Controller("default", "DaemonSet", "agent", "apps/v1")

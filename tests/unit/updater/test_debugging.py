@@ -9,19 +9,19 @@ from typing import Any
 import fastapi
 import msgspec
 import pytest
-from builders import CREATED, container, pod, recommendation, vpa
 from msgspec import structs
-from ops_caller import Answer, get
-from random_cluster import random_cluster
-from updater_harness import HALF, NOW, live_pod, preview, snapshot
 
+from builders import CREATED, container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.kube.lease import AdmissionStatus
+from ops_caller import Answer, get
+from random_cluster import random_cluster
 from updater import debugging
 from updater.decision import Reason
 from updater.preview import NotNow, PassPreview
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, key_of
 from updater.snapshot.selection import Scope
+from updater_harness import HALF, NOW, live_pod, preview, snapshot
 
 
 async def planned(given: ClusterSnapshot, **other: Any) -> PassPreview:

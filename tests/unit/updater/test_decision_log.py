@@ -4,13 +4,13 @@ import logging
 from datetime import timedelta
 
 import pytest
-from updater_harness import NOW, context_of, live_pod, snapshot
 
 from common.api.autoscaling import UpdateMode
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.pass_results import PassResults
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.state import NO_MEMORY, UpdaterState
+from updater_harness import NOW, context_of, live_pod, snapshot
 
 YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
 BUSY, GONE = wait(Reason.BUDGET_EXHAUSTED), evict(Reason.OUTSIDE_RANGE)

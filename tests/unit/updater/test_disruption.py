@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import pytest
-from builders import pod
 
+from builders import pod
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.target.owners import Controller

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
-from builders import container, pod, recommendation, vpa
 from msgspec import structs
-from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, preview, snapshot
-from updater_harness import run as run_pass
 
+from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import (
     ContainerPolicy,
@@ -41,6 +39,8 @@ from updater.eviction.dry_run_answer import after_answer, after_error, refusal_a
 from updater.execute import RateLimits
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.state import UpdaterState
+from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, preview, snapshot
+from updater_harness import run as run_pass
 
 # What an answer means
 

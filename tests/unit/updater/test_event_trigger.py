@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from builders import container, recommendation, vpa
-from updater_harness import HALF, NAMES, NOW, OPEN, FakeActuator, live_pod, run, snapshot
 
+from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerRecommendation, UpdateMode, VerticalPodAutoscaler
 from common.api.core import (
     ContainerState,
@@ -35,6 +34,7 @@ from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeStatus
 from updater.snapshot.live_pod import LivePod
 from updater.state import NO_MEMORY, PodMemory, SentResize, UpdaterState
+from updater_harness import HALF, NAMES, NOW, OPEN, FakeActuator, live_pod, run, snapshot
 
 SMALL, LARGE = recommendation(target={"cpu": "100m"}), recommendation(target={"cpu": "1"})
 

@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
-from builders import pod, recommendation, vpa
-from updater_harness import NOW, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
+from builders import pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.api.core import (
     ContainerState,
@@ -30,6 +29,7 @@ from updater.snapshot.live_pod import (
     resized_at,
 )
 from updater.state import PodMemory, SentResize, UpdaterState
+from updater_harness import NOW, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")

@@ -7,21 +7,21 @@ from datetime import datetime, timedelta
 from random import Random
 
 import pytest
-from builders import container, recommendation
 from msgspec import structs
 from prometheus_client import CollectorRegistry
-from random_cluster import random_cluster
-from updater_harness import NOW, WEB, RecordingActuator, run, snapshot
 
+from builders import container, recommendation
 from common.api.autoscaling import RecommendedPodResources, UpdateMode, VpaStatus
 from common.api.core import PodCondition
 from common.target.owners import Controller
+from random_cluster import random_cluster
 from updater.eviction.breaker import Breaker, Open
 from updater.pass_context import Rules
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.workload_size import GroupSize
 from updater.state import IdleVpa, UpdaterState
+from updater_harness import NOW, WEB, RecordingActuator, run, snapshot
 
 SEEDS = 60
 PASSES = 12

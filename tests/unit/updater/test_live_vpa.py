@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import vpa
 
+from builders import vpa
 from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
 from updater.snapshot.live_vpa import LiveVpa, in_force_since, policy_written_at, recommended_since
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import recommendation, vpa
-from updater_harness import NOW, WEB, FakeActuator, run
 
+from builders import recommendation, vpa
 from common.api.autoscaling import EvictionRequirement, UpdateMode, UpdatePolicy
 from common.api.core import (
     Container,
@@ -52,6 +51,7 @@ from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.snapshot.rollout import Rollout
 from updater.state import NO_MEMORY, PodMemory, ResizeRefusal, SentResize, UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, run
 
 LESS = {"cpu": "200m", "memory": "200Mi"}
 OLD = {"cpu": "100m", "memory": "128Mi"}

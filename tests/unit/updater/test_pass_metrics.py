@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import HALF, NAMES, FakeActuator, run, snapshot
 
 from common.api.autoscaling import UpdateMode
 from common.errors import (
@@ -16,6 +15,7 @@ from common.errors import (
     TooManyRequestsError,
 )
 from updater.state import UpdaterState
+from updater_harness import HALF, NAMES, FakeActuator, run, snapshot
 
 REFUSED = InvalidError("no", reason="Invalid")
 TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))

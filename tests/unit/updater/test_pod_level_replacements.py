@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
-from updater_harness import NOW, OPEN, WEB, FakeActuator, run
 
+from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, ResourceRequirements
@@ -21,6 +20,7 @@ from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.snapshot.workload_size import GroupSize
 from updater.state import UpdaterState
+from updater_harness import NOW, OPEN, WEB, FakeActuator, run
 
 KEEP, FOLLOW = PodLevelMode.KEEP, PodLevelMode.FOLLOW
 VPA = vpa(

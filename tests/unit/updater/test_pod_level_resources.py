@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from builders import CREATED, container, pod, recommendation, vpa
 
+from builders import CREATED, container, pod, recommendation, vpa
 from common.api.core import ContainerResizePolicy, Pod, ResourceRequirements
 from common.features import FeatureGates
 from common.recommendation.pod_level import PodLevelMode

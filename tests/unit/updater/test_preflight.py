@@ -6,10 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from builders import container, recommendation, vpa
 from msgspec import structs
-from updater_harness import NOW, WEB, FakeActuator, preview, run
 
+from builders import container, recommendation, vpa
 from common.annotations import startup_boost_key
 from common.api.autoscaling import StartupBoost, UpdateMode
 from common.api.core import (
@@ -33,6 +32,7 @@ from updater.pass_context import Rules
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, preview, run
 
 Amounts = Mapping[str, str]
 TARGET = {"cpu": "200m", "memory": "200Mi"}

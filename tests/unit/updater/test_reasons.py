@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pytest
 from msgspec import structs
 from prometheus_client import CollectorRegistry
-from updater_harness import NAMES, OPEN, FakeActuator, Present, run, snapshot
 
 from common.annotations import startup_boost_key
 from common.api.autoscaling import GenericStartupBoost, StartupBoost, UpdateMode
@@ -31,6 +30,7 @@ from updater.execute import RateLimits
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
 from updater.state import UpdaterState
+from updater_harness import NAMES, OPEN, FakeActuator, Present, run, snapshot
 
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
 HICCUP = ServerError("try later", reason="InternalError")

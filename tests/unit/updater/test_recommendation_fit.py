@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeItem, LimitRangeSpec, Pod
 from updater.decision import Decision, Reason

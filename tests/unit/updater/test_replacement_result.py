@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS, startup_boost_key
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, LimitRangeItem, LimitRangeSpec, Pod

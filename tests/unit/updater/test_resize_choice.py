@@ -7,9 +7,8 @@ from typing import cast
 
 import msgspec
 import pytest
-from builders import recommendation, vpa
-from updater_harness import NOW, WEB, FakeActuator, RecordingActuator, run
 
+from builders import recommendation, vpa
 from common.api.autoscaling import EvictionRequirement, UpdateMode, UpdatePolicy
 from common.api.core import (
     Container,
@@ -36,6 +35,7 @@ from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import PodMemory, ResizeRefusal, UpdaterState
+from updater_harness import NOW, WEB, FakeActuator, RecordingActuator, run
 
 Amounts = Mapping[str, str]
 

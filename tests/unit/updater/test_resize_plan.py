@@ -1,8 +1,8 @@
 """What a resize patch says and does: updater.md 10.6, D21, D22, D32."""
 
 import pytest
-from builders import container, pod
 
+from builders import container, pod
 from common.api.core import (
     Container,
     ContainerResizePolicy,

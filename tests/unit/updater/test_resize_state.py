@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from builders import pod
 
+from builders import pod
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition, PodStatus
 from common.recommendation.preflight import Check, Refusal

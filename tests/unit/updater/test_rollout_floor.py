@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from builders import container
 from msgspec import structs
-from updater_harness import HALF, OPEN, FakeActuator, run, snapshot
 
+from builders import container
 from common.api.autoscaling import UpdateMode
 from common.api.core import ContainerResizePolicy, PodCondition
 from common.errors import TooManyRequestsError
@@ -18,6 +17,7 @@ from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.snapshot.rollout import Rollout
 from updater.snapshot.workload_size import GroupSize
 from updater.state import PodMemory, UpdaterState
+from updater_harness import HALF, OPEN, FakeActuator, run, snapshot
 
 OLD = Controller("default", "ReplicaSet", "web-old", "apps/v1")
 NEW = Controller("default", "ReplicaSet", "web-new", "apps/v1")

@@ -7,10 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import container, recommendation, vpa
-from sidecars import pod_with_init, sidecar
-from updater_harness import NOW
 
+from builders import container, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     ContainerRecommendation,
@@ -23,6 +21,7 @@ from common.features import FeatureGates
 from common.kube.cache import Change
 from common.recommendation.expected_pod import resized_spec
 from common.recommendation.preflight import Check, qos_refusal
+from sidecars import pod_with_init, sidecar
 from updater.decision import Decision, Reason
 from updater.evaluate.recommendation_fit import RecommendationFit
 from updater.evaluate.update_order import Thresholds
@@ -34,6 +33,7 @@ from updater.resize.resize_plan import ResizePlan, unfinished_restarts
 from updater.resize.resize_state import spec_requests
 from updater.snapshot.live_pod import LivePod, LivePodWithSidecars
 from updater.state import NO_MEMORY
+from updater_harness import NOW
 
 PLAIN = container("migrate", requests={"cpu": "1"})
 APP = container("app", requests={"cpu": "100m"})

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from builders import container, pod, vpa
 
+from builders import container, pod, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,

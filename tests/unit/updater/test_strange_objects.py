@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 from common.api.autoscaling import StartupBoost, UpdateMode
 from common.api.core import ResourceQuota, ResourceQuotaStatus
@@ -14,6 +13,7 @@ from common.features import FeatureGates
 from updater.decision import Decision, Reason, leave, resize
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
+from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
 NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from builders import pod
 
+from builders import pod
 from common.target.owners import Controller
 from updater.actuation import TemplatePods, pod_of_template
 

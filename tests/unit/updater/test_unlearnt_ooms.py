@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
-from builders import container, recommendation, vpa
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from updater_harness import NOW, OPEN, WEB, RecordingActuator, run
 
+from builders import container, recommendation, vpa
 from common.annotations import startup_boost_key
 from common.api.autoscaling import (
     ContainerPolicy,
@@ -36,6 +35,7 @@ from updater.decision import Action, Decision, Reason
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import UpdaterState
+from updater_harness import NOW, OPEN, WEB, RecordingActuator, run
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
-from updater_harness import NOW
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, PodCondition
 from common.errors import ForbiddenError, InvalidError, KubeError, ServerError
@@ -21,6 +20,7 @@ from updater.plan.candidate import judge_pod
 from updater.resize.resize_state import Timeouts, resize_status, unfinished
 from updater.resize.startup_boost import decide_unboost, expired_boosts, first_expiry
 from updater.state import PodMemory
+from updater_harness import NOW
 
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)

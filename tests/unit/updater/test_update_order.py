@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from builders import container, pod, vpa
 
+from builders import container, pod, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import (
     ContainerState,

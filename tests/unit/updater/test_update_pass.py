@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
-from updater_harness import HALF, NAMES, NOW, FakeActuator, Present, run, snapshot
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
@@ -27,6 +26,7 @@ from updater.decision import Reason, leave, wait
 from updater.execute import RateLimits
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.state import UpdaterState
+from updater_harness import HALF, NAMES, NOW, FakeActuator, Present, run, snapshot
 
 REFUSED = InvalidError("refused", reason="Invalid")
 TOO_LARGE = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))

@@ -10,10 +10,9 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+
 from builders import container, recommendation, vpa
 from builders import pod as ordinary_pod
-from updater_harness import NAMES, NOW, OPEN, FakeActuator, run, snapshot
-
 from common.api.autoscaling import (
     ContainerPolicy,
     EvictionRequirement,
@@ -40,6 +39,7 @@ from updater.plan.candidate import Candidate, judge_pod
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
 from updater.state import NO_MEMORY
+from updater_harness import NAMES, NOW, OPEN, FakeActuator, run, snapshot
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 

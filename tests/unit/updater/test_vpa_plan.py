@@ -10,14 +10,13 @@ from typing import TypeVar
 import pytest
 from msgspec import structs
 from prometheus_client import CollectorRegistry
-from random_cluster import RandomCluster, random_cluster
-from updater_harness import NOW, Call, RecordingActuator, context_of, preview, run
 
 from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.patches import Operation
 from common.recommendation.changes import ResourceChange
+from random_cluster import RandomCluster, random_cluster
 from updater.decision import Decision, Reason
 from updater.plan.actions import EvictPod, PodPlan, ResizePod, UnboostPod
 from updater.plan.assessment import Steps, assess
@@ -25,6 +24,7 @@ from updater.plan.progress import VpaProgress
 from updater.plan.vpa_plan import plan_vpa
 from updater.snapshot.cluster_snapshot import key_of
 from updater.state import UpdaterState
+from updater_harness import NOW, Call, RecordingActuator, context_of, preview, run
 
 T = TypeVar("T")
 

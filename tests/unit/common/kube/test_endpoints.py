@@ -6,7 +6,6 @@ from typing import get_origin
 from urllib.parse import unquote
 
 import pytest
-from hostile_texts import NEIGHBOURS
 
 from common.errors import InvalidRequestError
 from common.kube.endpoints import (
@@ -18,6 +17,7 @@ from common.kube.endpoints import (
     group_path,
     version_path,
 )
+from hostile_texts import NEIGHBOURS
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import itertools
 
 import pytest
-from fake_api import named, watch_line
 
 from common.api.core import Pod
 from common.errors import DecodeError, GoneError, ServerError
 from common.kube.watch import EventType, WatchEvent, WatchProtocol
+from fake_api import named, watch_line
 
 STREAM = b"".join(
     (

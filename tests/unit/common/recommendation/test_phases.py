@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from builders import container, recommendation, vpa
-from sidecars import pod_with_init, sidecar
 
+from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, StartupBoost
 from common.api.core import (
     Container,
@@ -26,6 +25,7 @@ from common.recommendation.pod_amounts import phases_of, pod_amounts
 from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import CPU, ResourceQuantities
+from sidecars import pod_with_init, sidecar
 
 
 def of(name: str, cpu: str, *, limited: bool = False) -> Container:

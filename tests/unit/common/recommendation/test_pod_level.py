@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from admitted_pods import Json, World, worlds
-from builders import container, pod, recommendation, vpa
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from admitted_pods import Json, World, worlds
+from builders import container, pod, recommendation, vpa
 from common.annotations import startup_boost_key
 from common.api.autoscaling import (
     ContainerPolicy,

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from builders import container, pod, recommendation, vpa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, PodStatus

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from builders import container, pod
 from msgspec import structs
 
+from builders import container, pod
 from common.api.core import ResourceRequirements
 from common.recommendation.qos import QosClass, qos_class, qos_class_of
 from common.resources import parse_quantities

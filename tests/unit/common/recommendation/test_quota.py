@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from admitted_pods import Json, worlds
-from builders import CREATED as NOW
-from builders import container, pod
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from admitted_pods import Json, worlds
+from builders import CREATED as NOW
+from builders import container, pod
 from common.api.core import (
     Container,
     ContainerStatus,

@@ -1,8 +1,8 @@
 """The rules around the capping one by one; together they are tested in ``test_fixed_point``."""
 
 import pytest
-from builders import container, pod, recommendation, vpa
 
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod, PodStatus
 from common.recommendation.actual import actual_requests, containers_of

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from builders import container, recommendation, vpa
-from sidecars import pod_with_init, sidecar
 
+from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod
 from common.quantity import Quantity
@@ -21,6 +20,7 @@ from common.recommendation.scaled_containers import (
     scaled_statuses,
 )
 from common.recommendation.unboosted_pod import before_boost
+from sidecars import pod_with_init, sidecar
 
 PLAIN = container("migrate", requests={"cpu": "1"})
 PROXY = sidecar(requests={"cpu": "50m"})

@@ -14,13 +14,13 @@ import aiohttp
 import prometheus_client
 import pytest
 import uvloop
-from fake_api import PATIENCE
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from common.errors import ConfigError
 from common.runtime.health import Checks, Health, OpsServer
 from common.runtime.web import listen, parse_address
 from common.version import version, version_info
+from fake_api import PATIENCE
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from builders import CREATED, pod, vpa
 
+from builders import CREATED, pod, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
     StartupBoost,

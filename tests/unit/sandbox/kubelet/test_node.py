@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from kubelet_driver import MIB, Kubelet, pod
 
+from kubelet_driver import MIB, Kubelet, pod
 from sandbox.kubelet.usage import Constant, Ramp, Runs
 from sandbox.kubelet.wire import RunnablePod
 

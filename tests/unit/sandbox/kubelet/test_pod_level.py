@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from kubelet_driver import MIB, Kubelet, merged, pod
 
+from kubelet_driver import MIB, Kubelet, merged, pod
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant
 from sandbox.kubelet.wire import RunnablePod

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from kubelet_driver import BEGIN, MIB, Kubelet
 
+from kubelet_driver import BEGIN, MIB, Kubelet
 from sandbox.kubelet.allocation import Waiting, retry_order
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant, Ramp, Runs

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubelet_driver import MIB, Kubelet
 
+from kubelet_driver import MIB, Kubelet
 from sandbox.apiserver.faults import Effect
 from sandbox.kubelet.faults import Faults, ResizeFault
 from sandbox.kubelet.usage import Constant, Runs
