@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from e2e import abreast
+from e2e import concurrent_cases
 from e2e.clusters import WEBHOOK_PORT, Kept, why_no_port
 from e2e.world import Case, World, case_of, installed
 
@@ -21,7 +21,7 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "last: a case about the whole run")
     config.addinivalue_line(
-        "markers", "abreast: a case that leaves the components alone, and runs beside others"
+        "markers", "concurrent: a case that leaves the components alone, and runs beside others"
     )
 
 
@@ -34,8 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         item.add_marker(pytest.mark.timeout(_TIMEOUT))
         marks = {mark.name for mark in item.iter_markers()}
-        if isinstance(item, pytest.Function) and "abreast" in marks and "skip" not in marks:
-            abreast.put_off(item)
+        if isinstance(item, pytest.Function) and "concurrent" in marks and "skip" not in marks:
+            concurrent_cases.put_off(item)
     items.sort(key=_turn)
 
 
@@ -43,7 +43,7 @@ def _turn(item: pytest.Item) -> int:
     """Cases that run beside others come first: then nobody takes a component from them."""
     if item.get_closest_marker("last"):
         return 2
-    return 0 if abreast.is_put_off(item) else 1
+    return 0 if concurrent_cases.is_put_off(item) else 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -51,7 +51,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and (seconds := abreast.seconds(item)):
+    if report.when == "call" and (seconds := concurrent_cases.seconds(item)):
         report.duration = seconds
     item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
     return report
@@ -87,7 +87,7 @@ async def world(
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def begun(world: World, request: pytest.FixtureRequest) -> AsyncIterator[None]:
     """The cases that run beside others, until they have ended."""
-    async with abreast.begun(request.session.items, partial(case_of, world)):
+    async with concurrent_cases.begun(request.session.items, partial(case_of, world)):
         yield
 
 
@@ -96,7 +96,7 @@ async def case(
     world: World, begun: None, request: pytest.FixtureRequest
 ) -> AsyncIterator[Case | None]:
     """A namespace for a case; None for one that was begun before and has its own."""
-    if abreast.is_put_off(request.node):
+    if concurrent_cases.is_put_off(request.node):
         yield None
         return
     async with case_of(world, request.node) as made:

@@ -15,7 +15,7 @@ _TOLD = "vpaUpdates"
 _WEBHOOKS = "mutatingwebhookconfigurations"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_new_pod_gets_the_recommendation(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
     await case.running("web", replicas=1)
@@ -66,7 +66,7 @@ async def test_a_registration_that_is_deleted_is_back_and_the_next_pod_is_patche
     await case.world.until(patched, "the next pod is patched", seconds=30)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_vpa_that_says_nonsense_is_refused(case: Case) -> None:
     manifest = (
         "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\n"
@@ -91,7 +91,7 @@ async def _shown(case: Case, app: str) -> Object:
     return pod
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_bad_quantity_is_refused_in_the_references_words(case: Case) -> None:
     manifest = (
         "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\n"
@@ -121,7 +121,7 @@ async def _replaced(case: Case, app: str) -> Object:
     return await _shown(case, app)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_limits_keep_their_proportion_in_what_kubectl_shows(case: Case) -> None:
     limits = {"cpu": "1600m", "memory": "2Gi"}
     await case.deploy("web", replicas=1, requests=LARGE, limits=limits)
@@ -142,7 +142,7 @@ async def test_limits_keep_their_proportion_in_what_kubectl_shows(case: Case) ->
     assert annotations["vpaObservedContainers"] == "app"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_the_policy_decides_which_numbers_a_pod_gets(case: Case) -> None:
     limits = {"cpu": "1600m", "memory": "2Gi"}
     await case.deploy("web", replicas=1, requests=LARGE, limits=limits)
@@ -159,7 +159,7 @@ async def test_the_policy_decides_which_numbers_a_pod_gets(case: Case) -> None:
     assert resources == {"requests": {**LARGE, "cpu": "333m"}, "limits": limits}
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_limit_range_is_obeyed_and_its_doing_is_told(case: Case) -> None:
     least = {"type": "Container", "min": {"cpu": "345m", "memory": "10Mi"}}
     limit_range = {"metadata": {"name": "least"}, "spec": {"limits": [least]}}
@@ -175,7 +175,7 @@ async def test_a_limit_range_is_obeyed_and_its_doing_is_told(case: Case) -> None
     assert "cpu capped to fit Min in container LimitRange" in told
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
@@ -216,7 +216,7 @@ async def test_kubectl_shows_why_a_vpa_is_refused(
     assert sentence in printed
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_vpa_without_a_policy_is_shown_with_its_default_and_auto_with_a_warning(
     case: Case,
 ) -> None:
@@ -237,7 +237,7 @@ async def test_a_vpa_without_a_policy_is_shown_with_its_default_and_auto_with_a_
     assert yaml.safe_load(printed)["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_ready_means_that_the_webhook_answers_itself(case: Case) -> None:
     world = case.world
     assert await world.ops(ADMISSION, "/readyz") == "OK"

@@ -9,7 +9,7 @@ from e2e.installation import UPDATER
 from e2e.pods import LARGE, Object, is_ready, requests, restarts, within
 from e2e.world import BY_HAND, Case
 
-pytestmark = pytest.mark.abreast
+pytestmark = pytest.mark.concurrent
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _MEDIUM = {"cpu": "300m", "memory": "300Mi"}

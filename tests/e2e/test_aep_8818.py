@@ -21,7 +21,7 @@ _MORE = {"cpu": "24", "memory": "256Mi"}
 _STATE = "kubelet.sandbox/resize"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_basic_in_place_update(case: Case) -> None:
     """AEP-8818: a pod is resized where it is, without a restart."""
     await case.deploy("web", requests=LARGE)
@@ -34,7 +34,7 @@ async def test_basic_in_place_update(case: Case) -> None:
     assert await case.events("InPlaceResizedByVPA")
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("state", ["error", "deferred", "unknown-reason", "silent"])
 async def test_no_eviction_on_failure(case: Case, state: str) -> None:
     """AEP-8818: whatever the kubelet makes of a resize, no pod is evicted for it."""
@@ -66,7 +66,7 @@ async def test_gate_off_rejects(case: Case) -> None:
         await case.edit(VPAS, "older", updatePolicy={"updateMode": "InPlace", "minReplicas": 1})
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_waits_indefinitely_while_in_progress(case: Case) -> None:
     """AEP-8818: no time-out ends a resize that the kubelet is at; nothing more is sent."""
     before = await _advised(case, _FITTING, annotations={_STATE: "stuck"})
@@ -78,7 +78,7 @@ async def test_waits_indefinitely_while_in_progress(case: Case) -> None:
     assert len(case.resizes()) == len(before)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_failed_then_retried_with_success(case: Case) -> None:
     """AEP-8818: what was refused for want of room is sent again, and fits once there is room."""
     world = case.world
@@ -95,7 +95,7 @@ async def test_failed_then_retried_with_success(case: Case) -> None:
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_kubelet_that_failed_has_success_with_the_same_resize(case: Case) -> None:
     """AEP-8818, failed then retried with success: after an error it is the kubelet that retries."""
     before = await _advised(case, _FITTING, annotations={_STATE: "error"})
@@ -108,7 +108,7 @@ async def test_a_kubelet_that_failed_has_success_with_the_same_resize(case: Case
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_infeasible_waits(case: Case) -> None:
     """AEP-8818: a resize that the kubelet calls infeasible leaves the pod running as it is."""
     before = await _infeasible_in_the_status(case)
@@ -121,7 +121,7 @@ async def test_infeasible_waits(case: Case) -> None:
         assert status["resources"]["requests"] == _SMALL
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_status_infeasible_is_stored(case: Case) -> None:
     """AEP-8818: what the spec asks for is remembered, and the pod is passed over because of it.
 
@@ -133,7 +133,7 @@ async def test_status_infeasible_is_stored(case: Case) -> None:
     assert len(case.resizes()) == len(before), "each pod once"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_node_capacity_is_stored(case: Case) -> None:
     """AEP-8818: so is what the API server refuses with the cause NodeCapacity (Kubernetes 1.36)."""
     before = await _advised(case, _TOO_MUCH)
@@ -143,7 +143,7 @@ async def test_node_capacity_is_stored(case: Case) -> None:
     assert not case.resizes() + case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_no_retry_while_unchanged(case: Case) -> None:
     """AEP-8818: nothing is sent again while nothing is lower, not even where more is wanted."""
     before = await _advised(case, _TOO_MUCH)
@@ -157,7 +157,7 @@ async def test_no_retry_while_unchanged(case: Case) -> None:
     assert not case.resizes() + case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_retry_when_lowered_after_node_capacity(case: Case) -> None:
     """AEP-8818: one resource that is lower is enough, though another one is higher."""
     before = await _advised(case, _TOO_MUCH)
@@ -168,7 +168,7 @@ async def test_retry_when_lowered_after_node_capacity(case: Case) -> None:
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_retry_when_lowered_after_status_infeasible(case: Case) -> None:
     """AEP-8818: the same where the kubelet still says Infeasible about what was sent before."""
     before = await _infeasible_in_the_status(case)
@@ -182,7 +182,7 @@ async def test_retry_when_lowered_after_status_infeasible(case: Case) -> None:
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_success_clears(case: Case) -> None:
     """AEP-8818: after a success the first attempt counts as none, and may be made anew."""
     before = await _advised(case, _TOO_MUCH)
@@ -195,7 +195,7 @@ async def test_success_clears(case: Case) -> None:
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 @pytest.mark.parametrize("state", ["deferred", "infeasible"])
 async def test_a_pending_resize_follows_the_recommendation(
@@ -251,7 +251,7 @@ async def test_cluster_conditions_improve(case: Case, mode: str) -> None:
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_stale_entries_are_cleaned(case: Case) -> None:
     """AEP-8818: what is remembered of a pod goes with it, and says nothing about its successor.
 

@@ -86,7 +86,7 @@ async def test_admission_patches_native_sidecars(case: Case) -> None:
             assert annotations["vpaObservedContainers"] == "app, proxy"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_with_the_gate_off_native_sidecars_are_left_alone(case: Case) -> None:
     """AEP-8905: no recommendation, no patch, no resize and no eviction is about them."""
     await _deploy(case)

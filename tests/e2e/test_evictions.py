@@ -17,7 +17,7 @@ _SMALL = {"cpu": "50m", "memory": "64Mi"}
 _LARGER = {"app": {"cpu": "100m", "memory": "64Mi"}}
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_pods_that_request_too_much_are_evicted_and_come_back_small(case: Case) -> None:
     await case.deploy("web", replicas=3, requests=LARGE)
     before = {pod["metadata"]["name"] for pod in await case.running("web", replicas=3)}
@@ -30,7 +30,7 @@ async def test_pods_that_request_too_much_are_evicted_and_come_back_small(case: 
     assert "EvictedByVPA" in events
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_an_eviction_respects_a_disruption_budget(case: Case) -> None:
     world = case.world
     await case.deploy("web", requests=LARGE)
@@ -144,7 +144,7 @@ async def no_new_pods(case: Case) -> AsyncIterator[None]:
         await client.delete(MUTATING_WEBHOOKS, name)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.timeout(400)
 async def test_an_eviction_wave_with_a_rollout_restart_in_between_loses_three_pods(
     case: Case,
@@ -176,7 +176,7 @@ async def test_an_eviction_wave_with_a_rollout_restart_in_between_loses_three_po
     assert all(requests(pod)["cpu"] == "100m" for pod in pods)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.timeout(300)
 async def test_a_rollout_stuck_at_six_old_and_four_new_pods_of_eight_loses_none(
     case: Case,

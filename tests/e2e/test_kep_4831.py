@@ -11,7 +11,7 @@ from e2e.pods import LARGE
 from e2e.world import BY_HAND, Case
 from workloads import autoscaler
 
-pytestmark = pytest.mark.abreast
+pytestmark = pytest.mark.concurrent
 
 _MORE_CPU_LESS_MEMORY = {"cpu": "1", "memory": "512Mi"}
 _MORE = {"cpu": "1", "memory": "2Gi"}

@@ -22,7 +22,7 @@ _LIMITS = {"limits": {"cpu": "1", "memory": "2Gi"}}  # the API server fills in 2
 _MODES = ("Recreate", "Initial", "InPlaceOrRecreate", "InPlace")
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", _MODES)
 async def test_keep_fits_containers_into_the_pods_own_request(case: Case, mode: str) -> None:
     """A25: the rest of 400m is shared in proportion, and every pod comes up."""
@@ -33,7 +33,7 @@ async def test_keep_fits_containers_into_the_pods_own_request(case: Case, mode: 
     await _stays(case, "web", mode)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", _MODES)
 async def test_keep_moves_a_request_that_the_api_server_filled_in(case: Case, mode: str) -> None:
     """A25: beside a limit of the pod alone, its request is the sum, up to that limit."""
@@ -44,7 +44,7 @@ async def test_keep_moves_a_request_that_the_api_server_filled_in(case: Case, mo
     await _stays(case, "web", mode)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_where_nothing_fits_the_pods_stay_as_they_are(case: Case) -> None:
     """A25: a container without a recommendation takes all of the pod's request."""
     whole = {"requests": {"cpu": "100m", "memory": "1Gi"}}

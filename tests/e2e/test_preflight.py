@@ -74,7 +74,7 @@ async def _kept(case: Case, before: set[str]) -> None:
 # Without a dry run
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 async def test_a_quota_without_room_costs_no_pod(case: Case, mode: str) -> None:
     await case.limit(**{"requests.cpu": "499m"})
@@ -89,7 +89,7 @@ async def test_a_quota_without_room_costs_no_pod(case: Case, mode: str) -> None:
     await case.fits("web")
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_quota_lowered_below_its_use_costs_no_pod(case: Case) -> None:
     """A smaller replacement would be refused as well."""
     await case.deploy("web", requests=_LARGER)
@@ -101,7 +101,7 @@ async def test_a_quota_lowered_below_its_use_costs_no_pod(case: Case) -> None:
     await _kept(case, before)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_resize_that_a_limit_range_refuses_is_not_sent(case: Case) -> None:
     before = await _advised(case, "InPlaceOrRecreate")
     await case.fits("web")
@@ -114,7 +114,7 @@ async def test_a_resize_that_a_limit_range_refuses_is_not_sent(case: Case) -> No
     assert not case.resizes(code=403)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 async def test_pod_level_resources_cost_no_pod(case: Case, mode: str) -> None:
     """The other container alone fills what the pod has."""

@@ -17,7 +17,7 @@ _CONFIDENCE = 30.0  # seconds, as the overlay says
 _NEEDED = 511_772_986
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_recommendation_appears_for_what_pods_use(case: Case) -> None:
     await case.deploy("web", uses={"cpu": "600m", "memory": "400Mi"})
     await case.running("web")
@@ -62,7 +62,7 @@ async def test_x123_a_vpa_that_is_moved_to_another_workload_begins_anew(case: Ca
     assert parse_milli((await case.recommended("large"))["cpu"]) < 200
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew(case: Case) -> None:
     await case.deploy("web")
     await case.running("web")
@@ -83,7 +83,7 @@ async def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew(case: Ca
     await case.world.until(starts_over, "a checkpoint that begins later", seconds=100)
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_mode_off_leaves_the_pods_alone(case: Case) -> None:
     await case.deploy("web")
     before = {pod["metadata"]["uid"] for pod in await case.running("web")}
@@ -94,7 +94,7 @@ async def test_mode_off_leaves_the_pods_alone(case: Case) -> None:
     assert not case.evictions() + case.resizes()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_vpa_without_pods_says_so_until_they_come(case: Case) -> None:
     await case.deploy("web", replicas=0)
     await case.autoscale("web", "Off")
@@ -110,7 +110,7 @@ async def test_a_vpa_without_pods_says_so_until_they_come(case: Case) -> None:
     assert await case.target("web")
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_recommendation_outlives_its_pods_and_both_conditions_say_so(case: Case) -> None:
     await case.deploy("web", uses={"cpu": "600m"})
     await case.running("web")
@@ -121,7 +121,7 @@ async def test_a_recommendation_outlives_its_pods_and_both_conditions_say_so(cas
     assert await case.target("web") == before
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_low_confidence_is_told_until_a_confidence_interval_is_known(case: Case) -> None:
     await case.deploy("web", replicas=1)
     await case.running("web", replicas=1)
@@ -133,7 +133,7 @@ async def test_low_confidence_is_told_until_a_confidence_interval_is_known(case:
     assert monotonic() - begun > _CONFIDENCE / 2, "not before"
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_an_oom_kill_is_learnt_once(case: Case) -> None:
     """Only what the kubelet writes into the pod's status tells of it: no usage was ever so high."""
     before = await _kills(case)
@@ -234,7 +234,7 @@ async def test_a_checkpoint_is_written_and_read_back_by_the_next_recommender(cas
     assert after["lastUpdateTime"] > before["lastUpdateTime"]
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_checkpoint_goes_with_its_vpa(case: Case) -> None:
     await case.deploy("web")
     await case.running("web")

@@ -12,7 +12,7 @@ _FITTING = {"cpu": "300m", "memory": "256Mi"}
 _TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # of nodes with 16 CPUs
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 async def test_a_blocked_in_place_update_is_reported_on_the_pod_and_the_vpa(
     case: Case, mode: str
@@ -47,7 +47,7 @@ async def test_a_blocked_in_place_update_is_reported_on_the_pod_and_the_vpa(
     assert not case.evictions()
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_refused_eviction_is_logged_once_with_the_change(case: Case) -> None:
     await case.deploy("web", requests=LARGE)
     await case.create(BUDGETS, _budget())
@@ -65,7 +65,7 @@ async def test_a_refused_eviction_is_logged_once_with_the_change(case: Case) -> 
         assert f'vpa="{case.namespace}/web" changes="app cpu {LARGE["cpu"]} -> 100m' in line
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_patched_pod_is_one_line_of_admission(case: Case) -> None:
     await case.deploy("web", replicas=1, requests=LARGE)
     await case.running("web", replicas=1)
@@ -78,7 +78,7 @@ async def test_a_patched_pod_is_one_line_of_admission(case: Case) -> None:
     assert f'vpa="{case.namespace}/web" changes="app cpu {LARGE["cpu"]} -> 100m' in line
 
 
-@pytest.mark.abreast
+@pytest.mark.concurrent
 async def test_a_vpa_says_which_older_one_controls_its_pods(case: Case) -> None:
     await case.deploy("web", replicas=1)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

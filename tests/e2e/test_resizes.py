@@ -12,7 +12,7 @@ from e2e.installation import UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
 from e2e.world import LIMIT_RANGES, QUOTAS, Case
 
-pytestmark = pytest.mark.abreast
+pytestmark = pytest.mark.concurrent
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _RESIZED = "InPlaceResizedByVPA"

@@ -24,7 +24,7 @@ from e2e.pods import LARGE, Object, requests, template
 from e2e.world import Case
 from workloads import DEFINITIONS
 
-pytestmark = pytest.mark.abreast
+pytestmark = pytest.mark.concurrent
 
 _NODES = 3
 _BUSY = {"cpu": "600m", "memory": "400Mi"}

@@ -37,7 +37,7 @@ VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers
 SCENARIO = """
 kubernetes-version: "{version}"
 nodes: [{{name: node, count: 2, cpu: 2, memory: 4Gi}}]
-namespaces: [updater_sandbox]
+namespaces: [shop]
 """
 SETTLE = 20.0  # virtual seconds in which the cluster comes to rest
 
@@ -107,7 +107,7 @@ class UpdaterSandbox:
             "template": template,
         }
         body = {"metadata": {"name": "web"}, "spec": workload}
-        await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="updater_sandbox")
+        await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
         await self.settle()
 
     async def autoscale(
@@ -116,7 +116,7 @@ class UpdaterSandbox:
         target = {"apiVersion": "apps/v1", "kind": kind, "name": "web"}
         spec = {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}}
         body = {"metadata": {"name": name}, "spec": spec}
-        await self.admin.create(VPAS.as_dicts(), body, namespace="updater_sandbox")
+        await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
 
     async def recommend(self, cpu: str, memory: str = "256Mi", **others: str) -> None:
         """Recommend exactly this: a pod with something else is out of range.
@@ -135,7 +135,7 @@ class UpdaterSandbox:
             "web",
             {"status": status},
             patch_type=PatchType.MERGE,
-            namespace="updater_sandbox",
+            namespace="shop",
             subresource="status",
         )
         await self.settle()
@@ -145,7 +145,7 @@ class UpdaterSandbox:
 
     async def cpu(self) -> list[str]:
         """The cpu requests of the running pods, as their specs have them."""
-        listing = await self.admin.list(PODS, namespace="updater_sandbox")
+        listing = await self.admin.list(PODS, namespace="shop")
         found = []
         for pod in listing.items:
             resources = pod.spec.containers[0].resources
@@ -163,7 +163,7 @@ class UpdaterSandbox:
 
     async def told(self, reason: str) -> list[str]:
         """Messages of the updater's Events."""
-        listing = await self.admin.list(EVENTS.as_dicts(), namespace="updater_sandbox")
+        listing = await self.admin.list(EVENTS.as_dicts(), namespace="shop")
         return [event["message"] for event in listing.items if event["reason"] == reason]
 
 

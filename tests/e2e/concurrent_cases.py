@@ -1,6 +1,6 @@
 """Cases that leave the components alone run side by side: what they do most is wait.
 
-Such a case is marked ``abreast``, and takes nothing but its ``case`` and its parameters. All of
+Such a case is marked ``concurrent``, and takes nothing but its ``case`` and its parameters. All of
 them are begun before the first one is looked at, in the order of the session; then pytest's turn
 of each is to wait for its end.
 """
