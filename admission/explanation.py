@@ -8,7 +8,6 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jsonpatch
 import msgspec
 
 from admission.metrics import ReviewOutcome
@@ -100,7 +99,7 @@ class PodLevelExplanation(Wire, frozen=True, kw_only=True):
 class PodExplanation(Wire, frozen=True, kw_only=True):
     """What the webhook answers to the creation of a pod, and why.
 
-    ``pod`` is the pod after the patch.
+    ``pod`` is the pod after the patch. The attributes are the fields of the answer.
     """
 
     outcome: str
@@ -137,14 +136,8 @@ def explain(verdict: PodVerdict, request: AdmissionRequest) -> PodExplanation:
         containers=() if pod is None else _containers(pod, verdict, trace),
         pod_level=None if pod is None else _pod_level(pod, verdict, trace),
         patch=verdict.patches,
-        pod=_patched(request, verdict.patches),
+        pod=request.patched(verdict.patches),
     )
-
-
-def _patched(request: AdmissionRequest, patches: Sequence[Operation]) -> Any:
-    """Return the pod of a request after a patch."""
-    pod = msgspec.json.decode(request.object)
-    return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(pod, in_place=True)
 
 
 def _trace(verdict: PodVerdict) -> DecisionTrace:

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jsonpatch
 import msgspec
 
 from admission.field_errors import FieldError, brief, quoted
@@ -69,6 +70,11 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
     def size(self) -> int:
         """Bytes of the object and of its old state."""
         return memoryview(self.object).nbytes + memoryview(self.old_object).nbytes
+
+    def patched(self, patches: Sequence[Operation]) -> Any:
+        """Return the object after a patch."""
+        found = msgspec.json.decode(self.object)
+        return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(found, in_place=True)
 
 
 _SUBJECTS = {

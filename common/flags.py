@@ -238,7 +238,7 @@ def read_flags(
             and its alias have different values.
     """
     without_effect: Mapping[str, str] = getattr(settings, "accepted_without_effect", {})
-    parser = _Parser(
+    parser = _FlagParser(
         prog=program or None,
         usage="%(prog)s [flags]",
         description=(settings.__doc__ or "").strip().partition("\n")[0],
@@ -296,7 +296,7 @@ class _Aliased(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class _Parser(argparse.ArgumentParser):
+class _FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 

@@ -181,7 +181,7 @@ def parse_selector(text: str) -> Selector:
     Raises:
         LabelSelectorError: the text is no selector.
     """
-    return _selector(_Parser(text).requirements())
+    return _selector(_SelectorParser(text).requirements())
 
 
 def canonical_labels(labels: Mapping[str, str] | None) -> str:
@@ -194,7 +194,7 @@ def canonical_labels(labels: Mapping[str, str] | None) -> str:
     return ",".join(sorted(f"{key}={value}" for key, value in (labels or {}).items()))
 
 
-class _Parser:
+class _SelectorParser:
     """Recursive descent over the tokens of a selector's text."""
 
     def __init__(self, text: str) -> None:

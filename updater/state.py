@@ -65,7 +65,7 @@ class SentResize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMemory:
-    """What happened to one pod, by UID."""
+    """What happened to one pod; the attributes are independent facts, most of them absent."""
 
     evicted: bool = False  # the API server took the eviction; the cache may not show it yet
     sent: SentResize | None = None

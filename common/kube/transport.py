@@ -52,7 +52,7 @@ _before_send: ContextVar[Callable[[], None]] = ContextVar("before_send", default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request that is answered at once."""
+    """One request that is answered at once; the attributes are its options."""
 
     method: str
     path: str

@@ -108,7 +108,8 @@ class RecommendationExplanation(Wire, frozen=True, kw_only=True):
 
     ``status`` says whether the VPA's status says so already: ``equal``, ``written`` (by the next
     cycle, which is when it is due), or ``waits`` for a difference that a reader would notice, until
-    ``due`` at the latest. ``heldUp`` is why nothing is written at the moment.
+    ``due`` at the latest. ``heldUp`` is why nothing is written at the moment. The attributes are
+    the fields of the answer.
     """
 
     namespace: str

@@ -47,7 +47,7 @@ class ChosenResize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeChoice:
-    """A candidate, with all that the choice depends on."""
+    """A candidate, with all that the choice depends on; the attributes are its arguments."""
 
     candidate: Candidate
     plan: ResizePlan  # all that is wanted
