@@ -105,6 +105,13 @@ async def test_what_may_have_happened_counts() -> None:
     assert actuator.evicted == NAMES[:3]
 
 
+async def test_what_may_have_happened_counts_in_the_next_pass() -> None:
+    actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES, LOST))
+    after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=after)
+    assert len(actuator.evicted) == 3
+
+
 def came_up(
     whole: ClusterSnapshot, *names: str, at: datetime = NOW, patched: bool = False
 ) -> ClusterSnapshot:

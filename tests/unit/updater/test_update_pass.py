@@ -145,6 +145,14 @@ async def test_a_call_without_an_answer_may_have_happened_and_costs_its_budget()
     assert actuator.evicted == ["web-0", "web-1"]
 
 
+async def test_what_a_refusal_leaves_goes_to_one_pod_and_what_an_outage_leaves_to_none() -> None:
+    """Two of five may go: one may be gone, the place of the refused one is taken once."""
+    errors = {"web-0": UnreachableError("away"), "web-1": TooManyRequestsError("budget")}
+    actuator = FakeActuator(eviction_errors=errors)
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
+    assert actuator.evicted == ["web-0", "web-1", "web-2"]
+
+
 async def test_a_call_without_an_answer_may_still_happen_in_the_next_pass() -> None:
     actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")})
     state = await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
