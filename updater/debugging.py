@@ -38,7 +38,7 @@ PATH = "/debug/plan"
 
 Planner = Callable[[Scope], Awaitable[PassPreview | NotNow]]
 
-_SLICE = 500  # pods that are told of before other tasks get their turn
+_SLICE = 500  # pods that are sent before other tasks run
 _HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
 _NO_PODS = "none of the running pods is its own"
 _ALL_GONE = "its pods have been asked to go, and are still shown"

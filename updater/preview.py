@@ -33,7 +33,7 @@ class NotNow(enum.StrEnum):
 class PassPreview:
     """One decision for each pod that a pass would look at now."""
 
-    taken_at: datetime  # of the picture, and of the decisions
+    taken_at: datetime  # of the snapshot, and of the decisions
     admission: AdmissionStatus
     vpas: Sequence[VerticalPodAutoscaler]  # that were asked for, by namespace and name
     snapshot: ClusterSnapshot

@@ -122,17 +122,17 @@ NO_MEMORY = PodMemory()
 class IdleVpa:
     """A VPA of which no pod needs anything, until its pods, the VPA, or the time is another.
 
-    While the picture of it is the very same object, looking again would find the same.
+    While its snapshot is the very same object, judging it again would find the same.
     """
 
-    picture: object  # an AutoscaledPods: pods, VPA, and all else that was looked at
+    scaled: object  # an AutoscaledPods: pods, VPA, and all else that was judged
     since: datetime
     until: datetime | None  # from then on time may have changed it; None: it never does
     decisions: tuple[tuple[Decision, int], ...]  # with the number of pods
 
-    def goes_on(self, picture: object, *, now: datetime) -> bool:
+    def goes_on(self, scaled: object, *, now: datetime) -> bool:
         """Return whether the VPA needs nothing still; unknown after the clock was set back."""
-        if picture is not self.picture or now < self.since:
+        if scaled is not self.scaled or now < self.since:
             return False
         return self.until is None or now < self.until
 

@@ -33,7 +33,7 @@ class Looker:
         self.targets = Targets(shop.client, shop.caches.controllers)
         self.errors = ObjectErrors("updater", CollectorRegistry())
         self.matcher = Matcher(shop.caches.controllers, self.targets, self.errors)
-        self.freezer = SnapshotBuilder(shop.caches.controllers, self.errors)
+        self.builder = SnapshotBuilder(shop.caches.controllers, self.errors)
 
     async def look(self) -> ClusterSnapshot:
         self.targets.begin_cycle(60.0)
@@ -41,7 +41,7 @@ class Looker:
         selected, _ = await select_vpas(vpas, self.targets, self.errors)
         pods = await divide_pods(self.caches.pods.snapshot)
         matched = await self.matcher.match(pods.live, selected)
-        return await self.freezer.freeze(selected, matched, pods, self.caches.limit_ranges.snapshot)
+        return await self.builder.build(selected, matched, pods, self.caches.limit_ranges.snapshot)
 
 
 class Meddler:

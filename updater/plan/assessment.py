@@ -290,7 +290,7 @@ class _Judged:
         if sum(self._idle.values()) < len(scaled.pods):
             return None
         return IdleVpa(
-            picture=scaled,
+            scaled=scaled,
             since=self._context.now,
             until=self._until,
             decisions=tuple(self._idle.items()),

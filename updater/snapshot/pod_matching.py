@@ -14,7 +14,7 @@ from updater.snapshot.cluster_snapshot import key_of
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.owner_chain import OwnerChain, OwnerChains
 
-_SLICE = 1000  # groups looked at before other tasks get their turn
+_SLICE = 1000  # groups looked at before other tasks run
 _SMALL_LOOKS = 10_000  # the same, for a look at a pod
 
 AlikeKey: TypeAlias = tuple[str, int, int]

@@ -19,7 +19,7 @@ from common.target.controlling import (
 from updater.snapshot.cluster_snapshot import acts, key_of
 from updater.snapshot.live_pod import LivePod
 
-_SLICE = 1000  # objects looked at before other tasks get their turn
+_SLICE = 1000  # objects looked at before other tasks run
 _LARGE_SLICE = 20_000  # the same, for a single look
 
 

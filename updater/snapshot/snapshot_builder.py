@@ -1,4 +1,4 @@
-"""The picture that a pass decides on; what is the same as in the last one is the same object."""
+"""Builds the snapshot of a pass; what is the same as in the last one is the same object."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from updater.snapshot.pod_matching import Matched, PodGroup
 from updater.snapshot.selection import PodsByState
 from updater.snapshot.workload_size import GroupSize, group_size
 
-_SLICE = 500  # VPAs put together before other tasks get their turn
+_SLICE = 500  # VPAs put together before other tasks run
 NONE_OWED: Mapping[str, Collection[Controller]] = {}
 
 
@@ -51,7 +51,7 @@ class SnapshotBuilder:
         self._before: dict[tuple[str, str], _BuiltVpa] = {}
         self._limits: dict[str, tuple[LimitRangeSpec, ...]] = {}
 
-    async def freeze(
+    async def build(
         self,
         selected: Iterable[SelectedVpa],
         matched: Matched,

@@ -92,7 +92,7 @@ class SnapshotSource:
         with timed("FilterPods"):
             matched = await self._matcher.match(pods.live, selected)
         with timed("AdmissionInit"):
-            snapshot = await self._builder.freeze(
+            snapshot = await self._builder.build(
                 [each for each in selected if scope.covers(each.vpa)],
                 matched,
                 pods,

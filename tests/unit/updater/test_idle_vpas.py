@@ -81,7 +81,7 @@ def drawn(seed: int, random: Random) -> list[AutoscaledPods]:
     return [calm(each, random) if random.random() < 0.9 else each for each in given]
 
 
-def picture(autoscaled: list[AutoscaledPods]) -> ClusterSnapshot:
+def snapshot_of(autoscaled: list[AutoscaledPods]) -> ClusterSnapshot:
     living = frozenset(pod.metadata.uid for each in autoscaled for pod in each.pods)
     return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living)
 
@@ -117,7 +117,7 @@ async def rested(seed: int) -> int:
         registries = CollectorRegistry(), CollectorRegistry()
         asked, done = RecordingActuator(), RecordingActuator()
         ready = random.random() < 0.9
-        now = picture(autoscaled)
+        now = snapshot_of(autoscaled)
         rests = resting.idle_vpas
         resting = await run(
             now,
@@ -177,13 +177,13 @@ SCALED = snapshot(UpdateMode.RECREATE).autoscaled[0]
 )
 def test_how_long_a_rest_lasts(until: int | None, minutes: int, *, want: bool) -> None:
     ends = None if until is None else NOW + timedelta(minutes=until)
-    rest = IdleVpa(picture=SCALED, since=NOW, until=ends, decisions=())
+    rest = IdleVpa(scaled=SCALED, since=NOW, until=ends, decisions=())
     assert rest.goes_on(SCALED, now=NOW + timedelta(minutes=minutes)) is want
 
 
 def test_an_equal_picture_is_not_the_same_one() -> None:
     """Equality would cost more than looking again."""
-    rest = IdleVpa(picture=SCALED, since=NOW, until=None, decisions=())
+    rest = IdleVpa(scaled=SCALED, since=NOW, until=None, decisions=())
     assert not rest.goes_on(replace(SCALED), now=NOW)
 
 
@@ -208,5 +208,5 @@ async def test_who_is_looked_at_in_each_pass(kind: str, breaker: Breaker, want: 
     after = UpdaterState(breakers={uid: breaker})
     for _ in range(2):
         before = after
-        after = await run(picture([scaled]), RecordingActuator(), state=before, rules=Rules())
+        after = await run(snapshot_of([scaled]), RecordingActuator(), state=before, rules=Rules())
     assert sum(before.idle_vpas.get(key) is rest for key, rest in after.idle_vpas.items()) == want
