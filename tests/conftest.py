@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parent
 SECONDS = {
     "unit": 15,
-    "golden": 30,
+    "golden": 60,
     "deploy": 15,
     "conformance": 30,
     "shell": 60,
@@ -16,9 +16,13 @@ SECONDS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set the limit of each folder, several times what its tests take on an idle machine."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Set the limit of each folder, several times what its tests take on an idle machine.
+
+    Under coverage they take up to three times as long.
+    """
+    factor = 3 if config.getoption("cov_source", None) else 1
     for item in items:
         folder = item.path.relative_to(ROOT).parts[0]
         if folder in SECONDS and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SECONDS[folder]))
+            item.add_marker(pytest.mark.timeout(factor * SECONDS[folder]))
