@@ -237,7 +237,7 @@ def node_status(
 
     ``port`` is where the kubelet's own endpoint listens.
     """
-    told = [
+    conditions = [
         ("MemoryPressure", False, "KubeletHasSufficientMemory", "kubelet has sufficient memory"),
         ("DiskPressure", False, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", False, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -245,7 +245,7 @@ def node_status(
             "Ready",
             ready,
             "KubeletReady" if ready else "KubeletNotReady",
-            "kubelet is posting ready status" if ready else "the kubelet was told to be ill",
+            "kubelet is posting ready status" if ready else "a fault makes the kubelet not ready",
         ),
     ]
     status: dict[str, Any] = {
@@ -260,7 +260,7 @@ def node_status(
                 "lastHeartbeatTime": rfc3339(now),
                 "lastTransitionTime": rfc3339(since),
             }
-            for name, holds, reason, message in told
+            for name, holds, reason, message in conditions
         ],
         "addresses": [
             {"type": "InternalIP", "address": shape.address},
