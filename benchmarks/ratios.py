@@ -2,7 +2,8 @@
 
 Both are measured in turns, and medians of the rounds are compared, because the machine is rarely
 ours alone: CPU for a review, for an eviction and a resize of the updater as a whole and of the
-client alone, and CPU from start to ready and memory of a component that runs in a pod and idles.
+client alone, CPU of a cycle of the recommender at its default limits and its most memory, and CPU
+from start to ready and memory of a component that runs in a pod and idles.
 """
 
 import argparse
@@ -13,13 +14,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import yaml
 
-from benchmarks import admission, updater
+from benchmarks import admission, recommender, updater
 from benchmarks.admission_world import Size
 from benchmarks.load_world import (
     Component,
@@ -41,6 +42,8 @@ BARS = {
     "CPU for a review, us": 1.5,
     "CPU of the updater for an eviction, ms": 1.6,
     "CPU of the updater for a resize, ms": 1.6,
+    **{f"CPU of a cycle with {vpas} VPAs, s": 1.3 for vpas in recommender.SIZES},
+    **{f"memory of {vpas} VPAs, MiB": 1.05 for vpas in recommender.SIZES},
 }
 # Figure -> most that it may be.
 LIMITS = {
@@ -115,6 +118,26 @@ def calls(checkout: Path, folder: Path, *, number: int) -> dict[str, float]:
         )
     found: Mapping[str, float] = json.loads(done.stdout)
     return {f"CPU of the client for one {name}, us": cpu for name, cpu in found.items()}
+
+
+def cycles(
+    checkout: Path, folder: Path, *, sizes: Sequence[int], number: int, interval: float
+) -> dict[str, float]:
+    """CPU of the recommender for a steady cycle, and the most memory that it takes."""
+    asked = recommender.Asked(cycles=number, rollouts=0, interval=interval, tls=True, flags=())
+    found = {}
+    for vpas in sizes:
+        figures = recommender.measure(
+            vpas,
+            recommender.DEFAULT,
+            asked,
+            folder / f"{vpas}",
+            environ={"PYTHONPATH": str(checkout)},
+        )
+        found[f"CPU of a cycle with {vpas} VPAs, s"] = figures["cpu"]
+        found[f"CPU until the first of {vpas} statuses, s"] = figures["start cpu"]
+        found[f"memory of {vpas} VPAs, MiB"] = figures["peak"]
+    return found
 
 
 def idle(checkout: Path, folder: Path) -> dict[str, float]:
@@ -197,12 +220,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="of the reviews in a round")
     parser.add_argument("--pods", type=int, default=4000, help="half of them are acted on")
     parser.add_argument("--calls", type=int, default=3000, help="of the client alone")
-    parser.add_argument("--only", choices=("reviews", "actions", "calls", "idle"))
+    parser.add_argument("--vpas", type=int, nargs="*", default=[1000], help="of the recommender")
+    parser.add_argument("--cycles", type=int, default=5, help="steady cycles of the recommender")
+    parser.add_argument("--interval", type=float, default=15.0, help="seconds between its cycles")
+    parser.add_argument("--only", choices=("reviews", "actions", "calls", "cycles", "idle"))
     asked = parser.parse_args()
     kinds: Mapping[str, Callable[[Path, Path], dict[str, float]]] = {
         "reviews": lambda checkout, at: reviews(checkout, at, seconds=asked.seconds),
         "actions": lambda checkout, at: actions(checkout, at, pods=asked.pods),
         "calls": lambda checkout, at: calls(checkout, at, number=asked.calls),
+        "cycles": lambda checkout, at: cycles(
+            checkout, at, sizes=asked.vpas, number=asked.cycles, interval=asked.interval
+        ),
         "idle": idle,
     }
     sides: Mapping[Path, list[dict[str, float]]] = {asked.base.resolve(): [], OURS: []}

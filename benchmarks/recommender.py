@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load_world import (
+    NO_CHANGE,
     Component,
+    Environ,
     Load,
     Pings,
     TooSlowError,
@@ -75,15 +77,17 @@ class Asked:
     flags: tuple[str, ...]
 
 
-def measure(vpas: int, limits: Limits, asked: Asked, folder: Path) -> dict[str, float]:
-    """Start it, and let it work for some cycles."""
+def measure(
+    vpas: int, limits: Limits, asked: Asked, folder: Path, *, environ: Environ = NO_CHANGE
+) -> dict[str, float]:
+    """Start the recommender, and return the figures of its cycles."""
     folder.mkdir(parents=True)
     name = f"{vpas} VPAs, limits {limits.name}"
     serving = (f"--vpas={vpas}", f"--pods-per-vpa={PODS}", "--checkpoints", f"--tls={asked.tls}")
     flags = (f"--recommender-interval={asked.interval}s", *limits.flags, *asked.flags)
     with load_mode(folder, *serving) as load:
         load.reset()
-        with started("recommender", load, folder, *flags) as recommender:
+        with started("recommender", load, folder, *flags, environ=environ) as recommender:
             beginning = Pings(recommender.ops_port)
             with beginning.running():  # their CPU is a hundredth of what a start takes
                 await_that(lambda: _count(load, "patch", _STATUSES) > 0, "the first status patch")

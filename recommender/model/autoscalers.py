@@ -1,9 +1,9 @@
 """What a VPA asks for, container by container, and the history that was loaded for it."""
 
-import functools
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from common.identity_cache import IdentityCache
 from common.labels import Selector
 from common.resources import CPU, MEMORY
 from recommender.model.aggregates import AggregationRules
@@ -41,6 +41,8 @@ class ContainerRule:
 
 
 _NO_RULE = ContainerRule()
+# All containers of one VPA are looked up one after the other.
+_indexes = IdentityCache[dict[str, ContainerRule]](4)
 
 
 def rule_for(rules: tuple[ContainerRule, ...], container: str) -> ContainerRule:
@@ -49,7 +51,7 @@ def rule_for(rules: tuple[ContainerRule, ...], container: str) -> ContainerRule:
     Source: recommender.md 1.3.
     """
     if len(rules) > _FEW:
-        index = _indexed(_Rules(rules))
+        index = _indexes.get((rules,), lambda: _indexed(rules))
         return index.get(container, index[EVERY_OTHER])
     found = _NO_RULE
     for rule in rules:
@@ -60,25 +62,11 @@ def rule_for(rules: tuple[ContainerRule, ...], container: str) -> ContainerRule:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rules:
-    """A VPA's rules, equal to themselves alone: it costs nothing to compare them."""
-
-    rules: tuple[ContainerRule, ...]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Rules) and self.rules is other.rules
-
-    def __hash__(self) -> int:
-        return id(self.rules)
-
-
-@functools.lru_cache(maxsize=4)  # whoever asks, asks about all containers of one VPA
-def _indexed(of: _Rules) -> dict[str, ContainerRule]:
-    """By container name; the rule for every other one is always there."""
+def _indexed(rules: tuple[ContainerRule, ...]) -> dict[str, ContainerRule]:
+    """Return the rules by container name; the rule for every other one is always there."""
     index: dict[str, ContainerRule] = {}
     others = _NO_RULE
-    for rule in of.rules:
+    for rule in rules:
         index.setdefault(rule.container, rule)
         if rule.container == EVERY_OTHER:
             others = rule

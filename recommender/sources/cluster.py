@@ -169,7 +169,7 @@ class VpaLoader:
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
         for batch in in_slices(tuple(loaded), _SLICE):
             for key in batch:
-                if self._loaded.get(key) != loaded[key]:
+                if not loaded[key].is_unchanged_since(self._loaded.get(key)):
                     with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
                         self._put(key, loaded[key])
             await asyncio.sleep(0)

@@ -35,16 +35,11 @@ class LoadedVpa:
     resolution: TargetResolution
     controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
 
-    def __eq__(self, other: object) -> bool:
-        """Return whether it is the very same version of the VPA, with the same outcome."""
+    def is_unchanged_since(self, before: "LoadedVpa | None") -> bool:
+        """Return whether it is the very same version of the VPA, with the same resolution."""
         return (
-            isinstance(other, LoadedVpa)
-            and self.vpa is other.vpa
-            and self.resolution == other.resolution
+            before is not None and self.vpa is before.vpa and self.resolution == before.resolution
         )
-
-    def __hash__(self) -> int:
-        return id(self.vpa)
 
     def with_status(self, status: VpaStatus) -> "LoadedVpa":
         """Return the same, of which the status has been written since."""
@@ -79,7 +74,7 @@ def resolved(
 
 
 def unchecked(target: TargetReference, error: str) -> TargetResolution:
-    """Return whether the target is topmost could not be found out."""
+    """Return the resolution of a target whose topmost controller could not be looked up."""
     return TargetResolution(
         selector=NOTHING,
         unsupported=f"Error checking if target {_name(target)} is a topmost well-known or "
