@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from certs.authority import Bundle, KeyMaker, Pair
 from certs.renewal import CertificatePolicy, carry_out, decide, usable
-from certs.trust import Trust
+from certs.trust import CaBundleStore
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import SECRETS
@@ -160,7 +160,7 @@ class Secret:
 
 async def ensure(
     stores: Sequence[Store],
-    trust: Trust,
+    trust: CaBundleStore,
     policy: CertificatePolicy,
     *,
     make_key: KeyMaker,

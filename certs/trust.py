@@ -11,7 +11,7 @@ from common.kube.client import KubeClient
 logger = logging.getLogger(__name__)
 
 
-class Trust(Protocol):
+class CaBundleStore(Protocol):
     """Where it is written which authorities API servers trust."""
 
     async def read(self) -> bytes:
@@ -23,7 +23,7 @@ class Trust(Protocol):
         ...
 
 
-class NoTrust:
+class NoCaBundle:
     """For files alone, or a webhook that is managed elsewhere."""
 
     async def read(self) -> bytes:
@@ -33,7 +33,7 @@ class NoTrust:
         pass
 
 
-class WebhookTrust:
+class WebhookCaBundle:
     """The webhook configuration; where there is none, admission makes it with its CA file."""
 
     def __init__(self, client: KubeClient, name: str) -> None:
