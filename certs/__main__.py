@@ -21,7 +21,7 @@ PROGRAM = "vpa-certs"
 
 
 async def ensure(settings: CertsSettings, clock: Clock) -> None:
-    """Write what is missing, and renew what is due.
+    """Create missing certificates, and renew those that are due.
 
     Raises:
         ConfigError: the hosts, the directory or the API server can't be used.
@@ -59,7 +59,7 @@ async def _main(argv: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Entry point; the exit code."""
+    """Run the program and return its exit code."""
     return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Whom API servers trust: the CA bundle of the webhook configuration, if there is one."""
+"""The CA bundle that API servers trust, in the webhook configuration if there is one."""
 
 import contextlib
 import logging
@@ -12,19 +12,19 @@ logger = logging.getLogger(__name__)
 
 
 class CaBundleStore(Protocol):
-    """Where it is written which authorities API servers trust."""
+    """A store of the CA bundle that API servers trust."""
 
     async def read(self) -> bytes:
-        """Return what they trust now, as PEM; empty if nothing."""
+        """Return the current bundle as PEM; empty if there is none."""
         ...
 
     async def write(self, bundle: bytes) -> None:
-        """Make them trust ``bundle``; raises ConflictError if another writer was faster."""
+        """Store ``bundle``; raise ConflictError if another client changed it meanwhile."""
         ...
 
 
 class NoCaBundle:
-    """For files alone, or a webhook that is managed elsewhere."""
+    """No CA bundle: only files are written, or another program manages the webhook."""
 
     async def read(self) -> bytes:
         return b""
@@ -34,7 +34,10 @@ class NoCaBundle:
 
 
 class WebhookCaBundle:
-    """The webhook configuration; where there is none, admission makes it with its CA file."""
+    """The CA bundle of the webhook configuration.
+
+    If there is no configuration, admission creates it with its CA file.
+    """
 
     def __init__(self, client: KubeClient, name: str) -> None:
         self._client = client
@@ -49,7 +52,7 @@ class WebhookCaBundle:
         return await ca_bundle.read(self._client, self._name)
 
     async def write(self, bundle: bytes) -> None:
-        """Write the CA bundle, unless it is there.
+        """Write the CA bundle if it differs.
 
         Raises:
             KubeError: the API server refused or could not be reached.
