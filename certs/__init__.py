@@ -1,1 +1,1 @@
-"""The webhook's certificates: a CA, a serving pair, and where they are kept."""
+"""The webhook's certificates: a CA, a serving pair, and the stores that keep them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from certs import authority, store
 from certs.settings import CertsSettings
-from certs.trust import NoTrust, Trust, WebhookTrust
+from certs.trust import CaBundleStore, NoCaBundle, WebhookCaBundle
 from common.errors import ConfigError, KubeError
 from common.flags import read_flags
 from common.kube import config
@@ -21,12 +21,12 @@ PROGRAM = "vpa-certs"
 
 
 async def ensure(settings: CertsSettings, clock: Clock) -> None:
-    """Write what is missing, and renew what is due.
+    """Create missing certificates, and renew those that are due.
 
     Raises:
         ConfigError: the hosts, the directory or the API server can't be used.
     """
-    trust: Trust = NoTrust()
+    trust: CaBundleStore = NoCaBundle()
     async with contextlib.AsyncExitStack() as stack:
         stores: list[store.Store] = []
         if settings.secret:
@@ -41,7 +41,7 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
             )
             stores.append(store.Secret(client, settings.secret_namespace, settings.secret))
             if settings.webhook_config:
-                trust = WebhookTrust(client, settings.webhook_config)
+                trust = WebhookCaBundle(client, settings.webhook_config)
         if settings.output_dir:
             stores.append(store.Directory(Path(settings.output_dir)))
         try:
@@ -59,7 +59,7 @@ async def _main(argv: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Entry point; the exit code."""
+    """Run the program and return its exit code."""
     return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
 
 

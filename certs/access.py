@@ -1,4 +1,4 @@
-"""What the certificate maker calls; ``deploy/rbac`` grants this and nothing more."""
+"""API access of ``vpa-certs``; ``deploy/rbac`` grants exactly these permissions."""
 
 from certs.settings import DEFAULT_SECRET
 from common.kube.ca_bundle import CONFIGURATION_NAME

@@ -1,6 +1,6 @@
-"""A certificate authority and a serving pair, from a key maker and a date.
+"""Functions that create and check a certificate authority and a serving pair.
 
-Pure but for the randomness that the key maker brings: no files, no clock, no cluster.
+They use no files, clock or cluster; the only randomness is that of the key maker.
 
 Source: vertical-pod-autoscaler/pkg/admission-controller/gencerts.sh.
 """
@@ -21,7 +21,7 @@ from common.certificates import PrivateKey, alternative_name, extension
 KeyMaker = Callable[[], PrivateKey]
 
 CA_NAME = "vpa_webhook_ca"
-SKEW = timedelta(minutes=5)  # how long a certificate is valid when it is made: clocks differ
+SKEW = timedelta(minutes=5)  # certificates start so long before ``now``, because clocks differ
 _SERVING = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 _UNREADABLE = (
     x509.InvalidVersion,
@@ -42,10 +42,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """What the webhook needs: the authority that API servers trust, and what it signed.
+    """The webhook's certificates: the authority that API servers trust, and the serving pair.
 
-    The authority's ``certificate`` may hold several: first the one that the key belongs to, then
-    older ones, which are trusted as long as something that they signed may be in use.
+    The authority's ``certificate`` may hold several certificates. The first one belongs to the
+    key. The others are older; they stay trusted while pairs that they signed may be in use.
     """
 
     authority: Pair
@@ -53,16 +53,16 @@ class Bundle:
 
 
 def rsa_key() -> PrivateKey:
-    """Make an RSA key of 2048 bits, the reference's size."""
+    """Generate an RSA key of 2048 bits, the size that the reference uses."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def create(
     hosts: Sequence[str], *, make_key: KeyMaker, now: datetime, lifetime: timedelta
 ) -> Bundle:
-    """Make a new authority, and a serving certificate for ``hosts`` that it signed.
+    """Create an authority, and a serving certificate for ``hosts`` that it signs.
 
-    Both certificates are valid for ``lifetime`` from a little before ``now``.
+    Both certificates are valid from ``SKEW`` before ``now`` until ``lifetime`` after it.
 
     Raises:
         ValueError: as ``issue`` does.
@@ -75,7 +75,9 @@ def create(
 def create_authority(
     hosts: Sequence[str], *, make_key: KeyMaker, now: datetime, lifetime: timedelta
 ) -> Pair:
-    """Make a new authority for ``hosts`` alone; it is valid from a little before ``now``.
+    """Create an authority that can sign only for ``hosts``.
+
+    It is valid from ``SKEW`` before ``now`` until ``lifetime`` after it.
 
     Raises:
         ValueError: a host is neither a DNS name nor an address.
@@ -99,11 +101,12 @@ def issue(
     now: datetime,
     lifetime: timedelta,
 ) -> Pair:
-    """Make a serving certificate for ``hosts``, signed by the first certificate of ``authority``.
+    """Issue a serving certificate for ``hosts``, signed by the first one of ``authority``.
 
-    ``hosts`` are DNS names and IP addresses; all of them become subject alternative names,
-    because clients look at nothing else, and the first one is the common name too. It is valid
-    for ``lifetime`` from a little before ``now``, but no longer than its authority.
+    ``hosts`` are DNS names and IP addresses. All of them become subject alternative names,
+    because clients check nothing else. The first one is also the common name. The certificate
+    is valid from ``SKEW`` before ``now`` until ``lifetime`` after it, but no longer than its
+    authority.
 
     Raises:
         ValueError: there is no host, one is neither a DNS name nor an address, or the
@@ -130,8 +133,8 @@ def read_certificates(pem: bytes) -> list[x509.Certificate]:
     """Return the certificates of a PEM file.
 
     Raises:
-        ValueError: there is none, or one can't be read to its end. The library reads most of
-            one only when it is asked for, and has errors of its own then.
+        ValueError: there is none, or one can't be parsed completely. The library parses most
+            parts on first access, and raises errors of other types there.
     """
     try:
         found = x509.load_pem_x509_certificates(pem)
@@ -161,7 +164,7 @@ def read_key(pem: bytes) -> PrivateKey:
 
 
 def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Return whether ``authority`` signed ``certificate``, and may."""
+    """Return whether ``authority`` signed ``certificate`` and is allowed to sign."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
@@ -170,7 +173,7 @@ def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> boo
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Return whether API servers accept what it signs.
+    """Return whether API servers accept certificates that ``certificate`` signs.
 
     Source: ``Certificate.CheckSignatureFrom``, go crypto/x509/x509.go.
     """
@@ -181,13 +184,13 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
 
 def may_serve(certificate: x509.Certificate) -> bool:
-    """Return whether its purposes let API servers accept it from a server."""
+    """Return whether the extended key usages allow ``certificate`` to authenticate a server."""
     purposes = extension(certificate, x509.ExtendedKeyUsage)
     return purposes is None or not _SERVING.isdisjoint(purposes)
 
 
 def lacking(certificate: x509.Certificate, hosts: Iterable[str]) -> list[str]:
-    """Return those of ``hosts`` that a serving certificate is not for.
+    """Return those of ``hosts`` that a serving certificate doesn't cover.
 
     Raises:
         ValueError: one of them is neither a DNS name nor an address.

@@ -1,16 +1,16 @@
-"""What is to be done about certificates: keep them, renew them, and in which order.
+"""Decisions about certificates: which step of a renewal is next, and its result.
 
-An authority is replaced in three steps, so that no call fails in between. Each step is a value that
-is written as a whole, and between two of them every reader has time to follow:
+An authority is replaced in three steps, so that no call fails in between. Each step writes one
+complete bundle. Readers have time to load it before the next step:
 
-1. A new authority is published beside the old one. What is served is still signed by the old one.
-2. Once that has settled, the serving pair is signed by the new one. Both are still trusted.
-3. Once the old pair is no longer served, the old authority is dropped.
+1. A new authority is published beside the old one, which still signs the serving pair.
+2. After the settle time the new authority signs the serving pair. Both are still trusted.
+3. When the old pair is no longer served, the old authority is dropped.
 
-A process that is one step behind (an admission pod whose volume has yet to change, and that writes
-its CA file into the webhook configuration) is trusted by, and trusts, one that is a step ahead.
+A process can be one step behind: an admission pod whose volume has not changed yet, and that writes
+its CA file to the webhook configuration. It and a process one step ahead trust each other.
 
-The certificates alone show how far a rotation has come, by their issuers and their dates.
+The issuers and dates of the certificates determine the current step; no other state is stored.
 """
 
 import enum
@@ -24,19 +24,19 @@ from certs import authority
 from certs.authority import SKEW, Bundle, KeyMaker, Pair
 from common.certificates import as_pem, forbidden
 
-# Admission warns when a third of a life is left; everything is renewed before that.
+# Share of the lifetime. Admission warns when a third is left, so renewal starts before that.
 _DUE = 0.4
-_NEXT_RUN = timedelta(days=1)  # what the CronJob of the manifests leaves between two runs
+_NEXT_RUN = timedelta(days=1)  # between two runs of the CronJob in the manifests
 
 
 class RenewalStep(enum.StrEnum):
-    """What is to be done next; also the word for the log."""
+    """The next step; the value is its name in the log."""
 
-    REPLACE = "replace"  # nothing of it can be used: authority and serving pair are new
+    REPLACE = "replace"  # the bundle is unusable: create authority and serving pair
     NEW_AUTHORITY = "new_authority"
     NEW_SERVING_PAIR = "new_serving_pair"
     DROP_OLD_AUTHORITIES = "drop_old_authorities"
-    WAIT = "wait"  # a later run goes on
+    WAIT = "wait"  # a later run continues
     KEEP = "keep"
 
     @property
@@ -51,7 +51,7 @@ class RenewalStep(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalDecision:
-    """The next step, and the sentence for the log that says why."""
+    """The next step, and the reason for the log."""
 
     step: RenewalStep
     reason: str
@@ -59,27 +59,27 @@ class RenewalDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatePolicy:
-    """What an operator wants of the certificates."""
+    """The operator's settings for the certificates."""
 
-    hosts: Sequence[str]  # that the serving certificate is for
+    hosts: Sequence[str]  # of the serving certificate
     lifetime: timedelta
     settle: timedelta = timedelta(minutes=10)  # from step 1 to step 2
     overlap: timedelta = timedelta(days=30)  # from step 2 to step 3
-    forced: bool = False  # begin with step 1, however much life is left
+    forced: bool = False  # start with step 1, however long the authority is still valid
 
 
 def usable(bundle: Bundle, hosts: Sequence[str], now: datetime) -> bool:
-    """Return whether ``bundle`` can serve ``hosts`` and can be renewed, at ``now``."""
+    """Return whether ``bundle`` can serve ``hosts`` and can be renewed at ``now``."""
     return not (
         _trouble_with_authority(bundle, hosts, now) or _trouble_with_server(bundle, hosts, now)
     )
 
 
 def decide(kept: Bundle | None, policy: CertificatePolicy, now: datetime) -> RenewalDecision:
-    """Decide on the next step.
+    """Return the next step and its reason.
 
-    What can't be used is replaced at once, and what has less than two fifths of its life left is
-    renewed in time. Total: bytes that are no PEM can't be used, and that is all.
+    Replace an unusable certificate at once, and renew one that has less than two fifths of its
+    lifetime left. Bytes that aren't PEM count as an unusable certificate; they raise no error.
     """
     if kept is None:
         return RenewalDecision(step=RenewalStep.REPLACE, reason="there is none")
@@ -118,11 +118,11 @@ def carry_out(
     make_key: KeyMaker,
     now: datetime,
 ) -> Bundle:
-    """Take ``step``; ``trusted`` is what API servers trust now, as PEM.
+    """Return the bundle after ``step``; ``trusted`` are the authorities trusted now, as PEM.
 
-    A new authority stands before all others that are trusted now and have not expired: whatever
-    is served by a pod that knows nothing of this step stays trusted. Not valid yet counts, too:
-    it may be our clock that is behind.
+    A new authority precedes all trusted ones that have not expired, so that pods which still
+    serve an older pair stay trusted. Authorities that aren't valid yet are kept, too: the local
+    clock may be behind.
 
     Raises:
         ValueError: there are no hosts, or one is neither a DNS name nor an address.
@@ -162,7 +162,7 @@ def _follow_authority(
     policy: CertificatePolicy,
     now: datetime,
 ) -> RenewalDecision:
-    """Sign by the new authority once it has been published for long enough, or must be used."""
+    """Sign with the new authority after the settle time, or earlier if the old pair expires."""
     settled = newest.not_valid_before_utc + SKEW + policy.settle
     if now >= settled:
         return RenewalDecision(
@@ -171,7 +171,7 @@ def _follow_authority(
     signers = (each.not_valid_after_utc for each in old if authority.signed_by(server, each))
     end = min(server.not_valid_after_utc, max(signers, default=now))
     if end < settled + _NEXT_RUN:
-        reason = f"no time to settle: what is served expires at {_at(end)}"
+        reason = f"no time to settle: the serving pair expires at {_at(end)}"
         return RenewalDecision(step=RenewalStep.NEW_SERVING_PAIR, reason=reason)
     return RenewalDecision(
         step=RenewalStep.WAIT, reason=f"the new authority settles until {_at(settled)}"
@@ -202,7 +202,7 @@ def _overlap_is_over(server: x509.Certificate, policy: CertificatePolicy, now: d
 
 
 def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Return why nothing can be signed for ``hosts``; empty if it can."""
+    """Return why the authority can't sign for ``hosts``; empty if it can."""
     try:
         newest = authority.read_certificates(bundle.authority.certificate)[0]
         key = authority.read_key(bundle.authority.key)
@@ -218,7 +218,7 @@ def _trouble_with_authority(bundle: Bundle, hosts: Sequence[str], now: datetime)
 
 
 def _trouble_with_server(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
-    """Return why ``hosts`` can't be served; empty if they can."""
+    """Return why the serving pair can't serve ``hosts``; empty if it can."""
     try:
         server = authority.read_certificates(bundle.server.certificate)[0]
         key = authority.read_key(bundle.server.key)

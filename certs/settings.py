@@ -15,15 +15,16 @@ DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its c
 _SERVICE = "vpa-webhook"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*", re.IGNORECASE)
-_MOST_DAYS = 1_000_000  # the reference's certificates live for 100,000
+_MOST_DAYS = 1_000_000  # the reference's certificates are valid for 100,000 days
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertsSettings(LoggingSettings, ClientSettings):
     """Create the CA and the serving certificate of the webhook, and renew them in time.
 
-    They go into a Secret, into a directory, or into both; a good pair is kept until two fifths
-    of its life are left. Run it again and again: each run takes the steps that are due.
+    Write them to a Secret, to a directory, or to both. A valid pair is renewed when less than two
+    fifths of its lifetime are left. Run the program regularly: each run takes the steps that are
+    due.
     """
 
     secret_name: str = flag(
@@ -116,7 +117,7 @@ class CertsSettings(LoggingSettings, ClientSettings):
 
     @property
     def policy(self) -> CertificatePolicy:
-        """Return what is wanted of the certificates."""
+        """Return the settings that decisions about certificates depend on."""
         return CertificatePolicy(
             hosts=self.served_hosts,
             lifetime=timedelta(days=self.days),
@@ -127,7 +128,7 @@ class CertsSettings(LoggingSettings, ClientSettings):
 
     @property
     def served_hosts(self) -> tuple[str, ...]:
-        """Return what the serving certificate is for."""
+        """Return the hosts of the serving certificate."""
         return self.hosts or (f"{_SERVICE}.{self.secret_namespace}.svc",)
 
 

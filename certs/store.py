@@ -1,4 +1,4 @@
-"""Where the certificates are kept: a Secret, a directory, or both.
+"""The stores of the certificates: a Secret, a directory, or both.
 
 The keys of the Secret, and the names of the files, are those that the reference reads.
 
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from certs.authority import Bundle, KeyMaker, Pair
 from certs.renewal import CertificatePolicy, carry_out, decide, usable
-from certs.trust import Trust
+from certs.trust import CaBundleStore
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import SECRETS
@@ -34,21 +34,21 @@ _CERTIFICATE_MODE = 0o644
 
 
 class Store(Protocol):
-    """A place that keeps one bundle."""
+    """A store of one bundle."""
 
     async def load(self) -> Bundle | None:
-        """Return what is kept; None if there is nothing. A member that is missing is empty."""
+        """Return the stored bundle; None if there is none. Missing members are empty."""
         ...
 
     async def save(self, bundle: Bundle) -> None:
-        """Keep ``bundle`` instead; raises ConflictError if another writer was faster."""
+        """Replace the stored bundle; raise ConflictError if another client changed it."""
         ...
 
     def __str__(self) -> str: ...
 
 
 class Directory:
-    """Four files; keys are readable by their owner alone."""
+    """A directory with four files; only their owner can read keys."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,12 +60,12 @@ class Directory:
         """Read the files.
 
         Raises:
-            ConfigError: a file is there and can't be read.
+            ConfigError: a file exists and can't be read.
         """
         return await asyncio.to_thread(self._read)
 
     async def save(self, bundle: Bundle) -> None:
-        """Write the files, each at once: a reader sees the old or the new content.
+        """Write the files, each atomically: a reader sees the old or the new content.
 
         Raises:
             ConfigError: the directory can't be written to.
@@ -98,7 +98,7 @@ class Secret:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._version: str | None = None  # None: it was not there when we looked
+        self._version: str | None = None  # None: the Secret didn't exist at the last read
 
     def __str__(self) -> str:
         return f"secret {self._namespace}/{self._name}"
@@ -118,11 +118,11 @@ class Secret:
         return _bundle(_decoded(there.get("data") or {}))
 
     async def save(self, bundle: Bundle) -> None:
-        """Create the Secret, or replace its content, as it was when it was loaded.
+        """Create the Secret, or replace its content if it is unchanged since ``load``.
 
         Raises:
-            ConflictError: it was created, changed or deleted since.
-            ConfigError: it is not there, and may not be created.
+            ConflictError: another client created, changed or deleted it.
+            ConfigError: it doesn't exist, and the account may not create it.
             KubeError: the API server refused or could not be reached.
         """
         data = {name: base64.b64encode(raw).decode() for name, raw in _members(bundle).items()}
@@ -148,7 +148,7 @@ class Secret:
             raise ConflictError(f"{self} is gone") from error
 
     async def _create(self, body: Mapping[str, Any]) -> None:
-        """Create the Secret, which an operator may; the account of the manifests may not."""
+        """Create the Secret; operators may, the service account of the manifests may not."""
         try:
             await self._client.create(SECRETS, body, namespace=self._namespace)
         except ForbiddenError as error:
@@ -160,23 +160,23 @@ class Secret:
 
 async def ensure(
     stores: Sequence[Store],
-    trust: Trust,
+    trust: CaBundleStore,
     policy: CertificatePolicy,
     *,
     make_key: KeyMaker,
     now: datetime,
 ) -> Bundle:
-    """Ensure that all stores keep the same good bundle, and return it.
+    """Ensure that all stores hold the same usable bundle, and return it.
 
-    The first store with a good one is right, and the others follow it; where there is none,
-    one is created. What is due is renewed, as many steps as can be taken at ``now``. API servers
-    trust an authority before a pair that it signed takes the place of one that serves. Of
-    several processes that do this at once, the fastest wins, and the others look again.
+    Copy the first usable bundle to the other stores; create one if there is none. Take all
+    renewal steps that are due at ``now``. API servers trust a new authority before a pair that
+    it signed is served. If several processes run at once, the first write wins, and the other
+    processes read again.
 
     Raises:
         ConfigError: a directory can't be used.
         KubeError: the API server refused or could not be reached.
-        ValueError: such certificates can't be made.
+        ValueError: certificates for these settings can't be created.
     """
     while True:
         kept = [await store.load() for store in stores]
@@ -195,7 +195,7 @@ async def ensure(
                     await store.save(chosen)
                     logger.info("certificates written", extra={"store": store})
         except ConflictError:
-            logger.info("another process was faster; looking again")
+            logger.info("another process changed the certificates; reading them again")
             continue
         if not decision.step.changes:
             return chosen
@@ -237,7 +237,7 @@ def _decoded(data: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _replace(file: Path, content: bytes, mode: int) -> None:
-    """Write beside the file and rename, so that no reader sees half of it."""
+    """Write a temporary file and rename it, so that no reader sees a partial file."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -1,4 +1,4 @@
-"""Whom API servers trust: the CA bundle of the webhook configuration, if there is one."""
+"""The CA bundle that API servers trust, in the webhook configuration if there is one."""
 
 import contextlib
 import logging
@@ -11,20 +11,20 @@ from common.kube.client import KubeClient
 logger = logging.getLogger(__name__)
 
 
-class Trust(Protocol):
-    """Where it is written which authorities API servers trust."""
+class CaBundleStore(Protocol):
+    """A store of the CA bundle that API servers trust."""
 
     async def read(self) -> bytes:
-        """Return what they trust now, as PEM; empty if nothing."""
+        """Return the current bundle as PEM; empty if there is none."""
         ...
 
     async def write(self, bundle: bytes) -> None:
-        """Make them trust ``bundle``; raises ConflictError if another writer was faster."""
+        """Store ``bundle``; raise ConflictError if another client changed it meanwhile."""
         ...
 
 
-class NoTrust:
-    """For files alone, or a webhook that is managed elsewhere."""
+class NoCaBundle:
+    """No CA bundle: only files are written, or another program manages the webhook."""
 
     async def read(self) -> bytes:
         return b""
@@ -33,8 +33,11 @@ class NoTrust:
         pass
 
 
-class WebhookTrust:
-    """The webhook configuration; where there is none, admission makes it with its CA file."""
+class WebhookCaBundle:
+    """The CA bundle of the webhook configuration.
+
+    If there is no configuration, admission creates it with its CA file.
+    """
 
     def __init__(self, client: KubeClient, name: str) -> None:
         self._client = client
@@ -49,7 +52,7 @@ class WebhookTrust:
         return await ca_bundle.read(self._client, self._name)
 
     async def write(self, bundle: bytes) -> None:
-        """Write the CA bundle, unless it is there.
+        """Write the CA bundle if it differs.
 
         Raises:
             KubeError: the API server refused or could not be reached.

@@ -1,1 +1,1 @@
-"""The product's story in three minutes: five workloads get right-sized in a sandbox cluster."""
+"""The demo: the components right-size five workloads in a sandbox cluster in three minutes."""

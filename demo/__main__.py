@@ -1,4 +1,4 @@
-"""The demo's program: start a cluster and the three components, tell the story, sum up."""
+"""The demo's program: it runs a cluster and the three components, and prints a summary."""
 
 import asyncio
 import contextlib
@@ -36,9 +36,9 @@ from demo.story import CHAPTERS, Amounts, Progress, Verdict, WorkloadState, give
 from demo.table import LiveTable, PlainLines, View, summary
 
 LOOK_EVERY = 0.5  # seconds
-SETTLED_FOR = 10.0  # seconds that every chapter must stay at its end
+SETTLED_FOR = 10.0  # seconds for which all chapters must remain reached
 START_WITHIN = 30.0  # seconds
-LOWERED_CPU = "2"  # what toobig's maxAllowed is lowered to
+LOWERED_CPU = "2"  # the maxAllowed that toobig gets
 _WEBHOOK = "vpa-webhook-config"
 _COMPONENTS = ("admission", "recommender", "updater")
 _STARTING = {
@@ -49,16 +49,16 @@ _STARTING = {
 
 @dataclass(slots=True)
 class Story:
-    """The states before the components came, the states now, and what has been done so far."""
+    """The states before the components started, the current states, and the actions so far."""
 
     start: dict[str, WorkloadState] = field(default_factory=dict)
     now: dict[str, WorkloadState] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     lowered: bool = False
-    addresses: dict[str, str] = field(default_factory=dict)  # to ask with curl
+    addresses: dict[str, str] = field(default_factory=dict)  # for curl, by environment variable
 
     def look(self, states: dict[str, WorkloadState]) -> None:
-        """Take the states and judge them."""
+        """Store the current states and judge them."""
         self.now = states
         self.progress = {
             chapter.name: chapter.judge(
@@ -69,7 +69,7 @@ class Story:
 
     @property
     def complete(self) -> bool:
-        """Whether every workload has all its pods, and all are ready."""
+        """Return whether every workload has all its pods, and all are ready."""
         return all(
             len(self.now[chapter.name].pods) == chapter.replicas and self.now[chapter.name].settled
             for chapter in CHAPTERS
@@ -87,15 +87,15 @@ class Story:
 
     @property
     def found_infeasible(self) -> bool:
-        """Whether the resize that can't work has been tried, and the VPA may be lowered."""
+        """Return whether the infeasible resize was refused, so that the VPA may be lowered."""
         return bool(self.now["toobig"].refused)
 
 
 async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
-    """Run the whole demo and sum it up; returns the story as it ended.
+    """Run the whole demo, print the summary and return the final story.
 
     Raises:
-        VpaError: a process died, or the cluster did not answer.
+        VpaError: a process ended, or the cluster did not answer.
     """
     folder = settings.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
@@ -124,7 +124,7 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
 async def _cluster(
     settings: Settings, folder: Path, processes: Processes, view: View
 ) -> AsyncIterator[KubeClient]:
-    """Start a cluster, and create the new kinds and the examples in it."""
+    """Start a cluster, and create the custom resource definitions and the examples in it."""
     kubeconfig = folder / "kubeconfig"
     view.say(_STARTING[settings.cluster])
     command = cluster_command(settings, kubeconfig=kubeconfig)
@@ -145,9 +145,9 @@ async def _cluster(
 async def _start_components(
     client: KubeClient, folder: Path, processes: Processes, view: View
 ) -> dict[str, str]:
-    """Make certificates, start the three components, and wait for the webhook's registration.
+    """Create certificates, start the three components, and wait for the webhook's registration.
 
-    Returns where to ask admission and the updater, by the names of environment variables.
+    Return the components' addresses, by the names of environment variables.
     """
     certificates = folder / "certs"
     maker = await processes.start(
@@ -172,7 +172,7 @@ async def _start_components(
         "recommender": list(RECOMMENDER),
         "updater": list(UPDATER),
     }
-    view.say("Starting the components, three processes that know the cluster by a kubeconfig:")
+    view.say("Starting three components; each reaches the cluster through a kubeconfig:")
     for name, flags in components.items():
         running = await processes.start(name, [name, *common, f"--address={ops[name]}", *flags])
         view.say(f"    {running.command}")
@@ -204,10 +204,10 @@ async def _watch(
     view: View,
     stop: asyncio.Event,
 ) -> Story:
-    """Follow the story until it has ended well and stayed so, or can't any more.
+    """Follow the story until all chapters remain reached, one is spoiled, or time runs out.
 
-    The components are started when the workloads run and their usage is known, as they would
-    be installed into a cluster that has been there before them.
+    Start the components when the workloads run and the metrics API reports their usage, as in
+    an installation into an existing cluster.
     """
     story, observer = Story(), Observer(client, _pod_calls(settings, client))
     async with asyncio.TaskGroup() as group:
@@ -249,7 +249,7 @@ def _pod_calls(settings: Settings, client: KubeClient) -> PodCalls:
 async def _usage_known(
     story: Story, observer: Observer, processes: Processes, stop: asyncio.Event
 ) -> None:
-    """Wait until all pods of the story run and the metrics API knows them."""
+    """Wait until all pods of the story run and the metrics API reports their usage."""
     pods = sum(chapter.replicas for chapter in CHAPTERS)
     while not stop.is_set():
         processes.check()
@@ -260,7 +260,7 @@ async def _usage_known(
 
 
 async def _lower(client: KubeClient, view: View) -> None:
-    """Do what an operator would: bound the recommendation by what a node can hold."""
+    """Limit the recommendation to the size of a node, as an operator would."""
     policy = {"containerName": "*", "maxAllowed": {"cpu": LOWERED_CPU}}
     await client.patch(
         VPAS,
@@ -301,7 +301,7 @@ def _amounts(amounts: Amounts) -> dict[str, int | None]:
 
 
 async def run(settings: Settings) -> int:
-    """Tell the story; returns the exit code."""
+    """Run the demo and return the exit code."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -315,14 +315,14 @@ async def run(settings: Settings) -> int:
     if story.ended:
         return 0
     if not story.start:
-        view.say("Stopped before the story began.")
+        view.say("Stopped before the components started.")
         return 1
-    view.say(f"Not every workload reached its end; logs are in {settings.folder / 'logs'}.")
+    view.say(f"Not every workload reached its goal; logs are in {settings.folder / 'logs'}.")
     return 1
 
 
 def main() -> None:
-    """Entry point of ``python -P -m demo``."""
+    """Run ``python -P -m demo``."""
     try:
         settings = read_flags(Settings, sys.argv[1:], program="demo", environ=os.environ)
         code = asyncio.run(run(settings))

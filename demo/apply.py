@@ -1,4 +1,4 @@
-"""Objects from manifests, created through the API; discovery tells where each kind lives."""
+"""Creation of objects from manifests; discovery returns the endpoint of each kind."""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _PATIENCE = 10.0  # seconds until a new kind is served
 
 
 def documents(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of one manifest.
+    """Yield the objects of one manifest.
 
     Raises:
         ConfigError: the file isn't YAML.
@@ -29,9 +29,9 @@ def documents(path: Path) -> Iterator[dict[str, Any]]:
 
 
 async def apply(client: KubeClient, path: Path) -> list[str]:
-    """Create every object of a manifest; returns ``kind/name`` of each.
+    """Create every object of a manifest; return ``kind/name`` of each.
 
-    A definition of a new kind is waited for, so that the next manifest may use it.
+    Wait until a new kind is served, so that the next manifest can use it.
     """
     created = []
     for item in documents(path):
@@ -47,7 +47,7 @@ async def apply(client: KubeClient, path: Path) -> list[str]:
 
 
 async def _endpoint(client: KubeClient, api_version: str, kind: str) -> Endpoint[dict[str, Any]]:
-    """Where objects of a kind are created, as discovery says, once it says so."""
+    """Return the endpoint of a kind; wait until discovery lists it."""
     group, _, version = api_version.rpartition("/")
     path = f"/apis/{api_version}" if group else f"/api/{version}"
     async with asyncio.timeout(_PATIENCE):

@@ -1,4 +1,4 @@
-"""Who asked for what, as the cluster itself noted it."""
+"""The calls that the cluster recorded in its audit log."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -21,12 +21,12 @@ class Call(Protocol):
 
     @property
     def code(self) -> int:
-        """HTTP status of the answer."""
+        """Return the HTTP status of the answer."""
         ...
 
 
 PodCalls: TypeAlias = Callable[[], Coroutine[Any, Any, Sequence[Call]]]
-"""Asks for all calls so far that concern pods of the story's namespace."""
+"""Returns all recorded calls on pods of the story's namespace."""
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_sandbox(client: KubeClient, namespace: str) -> PodCalls:
-    """The sandbox has an endpoint for it."""
+    """Return a function that reads the sandbox's audit endpoint."""
 
     async def calls() -> Sequence[Call]:
         query = {"namespace": namespace, "resource": "pods"}
@@ -51,7 +51,7 @@ def of_sandbox(client: KubeClient, namespace: str) -> PodCalls:
 
 
 def of_control_plane(log: Path, namespace: str) -> PodCalls:
-    """A real API server writes a log."""
+    """Return a function that reads the audit log of a real API server."""
     file = AuditFile(log)
 
     async def calls() -> Sequence[Call]:

@@ -1,4 +1,4 @@
-"""What the cluster shows of the story's workloads, read as any client of its API could."""
+"""Observation of the story's workloads through the Kubernetes API."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ _INFEASIBLE = "Infeasible"
 
 @dataclass(slots=True)
 class Observer:
-    """Follows pods and VPAs, and remembers what pods that are gone went through."""
+    """Watches pods and VPAs, and keeps counts of deleted pods."""
 
     client: KubeClient
     pod_calls: PodCalls
@@ -37,15 +37,15 @@ class Observer:
         self.vpas = Cache(self.client, VPAS, namespace=NAMESPACE)
 
     async def states(self) -> dict[str, WorkloadState]:
-        """The state of every workload of the story, now."""
+        """Return the current state of every workload of the story."""
         calls = await self.pod_calls()
         return {chapter.name: self._state(chapter.name, calls) for chapter in CHAPTERS}
 
     async def has_usage(self, pods: int) -> bool:
-        """Whether the metrics API knows what this many pods use."""
+        """Return whether the metrics API reports the usage of at least this many pods."""
         try:
             listing = await self.client.list(POD_METRICS, namespace=NAMESPACE)
-        except KubeError:  # it has nothing before its first window is over
+        except KubeError:  # it reports nothing during its first window
             return False
         return len(listing.items) >= pods
 
@@ -76,7 +76,7 @@ class Observer:
         return Amounts()
 
     def _remember(self, change: Change[Pod]) -> None:
-        """Count restarts, kills and infeasible resizes while the pod is there to tell."""
+        """Count restarts, OOM kills and infeasible resizes while the pod exists."""
         pod = change.new
         if pod is None:
             return

@@ -1,4 +1,4 @@
-"""The processes of the demo: started with their output in a file, and stopped in order."""
+"""The processes of the demo. Each writes its output to a file; they are stopped in order."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,16 @@ from pathlib import Path
 from common.errors import VpaError
 from controlplane.processes import tail
 
-STOP_WITHIN = 10.0  # seconds; the processes promise five
+STOP_WITHIN = 10.0  # seconds; the processes end within five
 
 
 class ProcessDiedError(VpaError):
-    """A process ended that should run on; the message holds the end of its log."""
+    """A process ended unexpectedly; the message contains the end of its log."""
 
 
 @dataclass(slots=True)
 class Running:
-    """One process, its command line and the file that its output goes to."""
+    """One process, its command line and its log file."""
 
     name: str
     arguments: tuple[str, ...]
@@ -31,7 +31,7 @@ class Running:
 
     @property
     def command(self) -> str:
-        """What an operator would type."""
+        """Return the command as an operator would type it."""
         return f"python -P -m {shlex.join(self.arguments)}"
 
     def check(self) -> None:
@@ -45,7 +45,7 @@ class Running:
 
 @dataclass(slots=True)
 class Processes:
-    """Starts processes into one folder of logs, and stops what it started, the last one first."""
+    """Starts processes that log to one folder, and stops them in reverse order."""
 
     folder: Path
     running: list[Running] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Processes:
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
-                # Ctrl-C reaches us alone; we stop the others, in order.
+                # Ctrl-C reaches only the demo, which stops the other processes in order.
                 start_new_session=True,
             )
         running = Running(name=name, arguments=tuple(arguments), log=log, process=process)
@@ -78,7 +78,7 @@ class Processes:
             running.check()
 
     async def stop(self) -> None:
-        """Ask each process to end, the last started first; kill what doesn't listen."""
+        """Terminate all processes, the last started first; kill those that don't end in time."""
         while self.running:
             process = self.running.pop().process
             if process.returncode is not None:
@@ -92,12 +92,12 @@ class Processes:
                 await process.wait()
 
     def release(self) -> None:
-        """Leave what runs alone: it outlives us."""
+        """Forget the processes, so that they continue to run after the demo."""
         self.running.clear()
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on at this moment."""
+    """Return a currently free port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -87,20 +87,20 @@ class Settings:
 
     @property
     def plane(self) -> Files:
-        """What a real control plane keeps."""
+        """Return the files of a real control plane."""
         return Files.within(self.folder / CONTROL_PLANE)
 
 
 def cluster_command(settings: Settings, *, kubeconfig: Path) -> list[str]:
-    """The module that runs the cluster, and its arguments."""
+    """Return the module that runs the cluster, and its arguments."""
     common = [settings.cluster, "demo.yaml", f"--kubeconfig={kubeconfig}"]
     if settings.cluster == SANDBOX:
         return [*common, f"--kubernetes-version={settings.kubernetes_version}"]
     return [*common, f"--folder={settings.plane.folder}"]
 
 
-# A VPA's defaults take hours on purpose. These are documented flags, nothing else: the code
-# does not know that it runs in a demo.
+# With its default settings a VPA takes hours to act. The demo shortens this only with documented
+# flags; the components have no special code for it.
 RECOMMENDER = (
     "--debug-endpoints",
     "--recommender-interval=3s",

@@ -1,7 +1,7 @@
-"""The five workloads of the demo, what must become of each, and whether it has.
+"""The five workloads of the demo, and the decisions whether each reached its expected state.
 
-Everything here is a value or a decision about values: what the cluster shows goes in, a
-verdict with its reason comes out.
+This module contains only values and pure functions: they take the observed state, and return a
+verdict with its reason.
 """
 
 import enum
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """CPU in millicores and memory in bytes; None where nothing is said."""
+    """CPU in millicores and memory in bytes; None if the amount is not set."""
 
     cpu: int | None = None
     memory: int | None = None
@@ -21,31 +21,31 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """A live pod of a workload, as far as the story is about it."""
+    """The state of one pod of a workload that is not being deleted."""
 
     name: str
     uid: str
-    request: Amounts  # of its one container, as the spec says it
-    actual: Amounts  # as the kubelet reports it; differs while a resize is under way
+    request: Amounts  # of its one container, from the spec
+    actual: Amounts  # as the kubelet reports it; differs during a resize
     ready: bool = False
     restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadState:
-    """What the cluster shows of one workload at one moment."""
+    """The observed state of one workload at one time."""
 
     pods: tuple[PodState, ...] = ()
     target: Amounts = field(default_factory=Amounts)  # of the VPA's status
-    evictions: int = 0  # carried out
+    evictions: int = 0  # successful
     resizes: int = 0  # accepted
     refused: int = 0  # resizes that the API server refused
     oom_kills: int = 0
-    restarts: int = 0  # of all pods ever seen
+    restarts: int = 0  # of all pods observed
 
     @property
     def request(self) -> Amounts:
-        """The largest request of the live pods."""
+        """Return the largest request of the pods."""
         return Amounts(
             cpu=max((pod.request.cpu or 0 for pod in self.pods), default=None),
             memory=max((pod.request.memory or 0 for pod in self.pods), default=None),
@@ -53,21 +53,21 @@ class WorkloadState:
 
     @property
     def settled(self) -> bool:
-        """Every pod is ready and runs with what its spec says."""
+        """Return whether every pod is ready and runs with the requests of its spec."""
         return all(pod.ready and pod.request == pod.actual for pod in self.pods)
 
 
 class Verdict(enum.Enum):
-    """How far a chapter has come."""
+    """The progress of a chapter."""
 
     WAITING = "waiting"
     REACHED = "reached"
-    SPOILED = "spoiled"  # it can't end well any more
+    SPOILED = "spoiled"  # it can no longer reach its expected state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A verdict, and a few words for the table."""
+    """A verdict, and a short note for the table."""
 
     verdict: Verdict
     note: str
@@ -75,7 +75,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """One workload: what is shown, and how it has to end."""
+    """One workload, and the function that judges its state."""
 
     name: str
     mode: str
@@ -96,7 +96,7 @@ def _spoiled(note: str) -> Progress:
 
 
 def _common(start: WorkloadState, now: WorkloadState) -> Progress | None:
-    """What every chapter waits for first."""
+    """Return the progress while pods or a recommendation are missing; None after that."""
     if not start.pods:
         return _waiting("pods start")
     if now.target.cpu is None or now.target.memory is None:
@@ -109,7 +109,7 @@ def _same_pods(start: WorkloadState, now: WorkloadState) -> bool:
 
 
 def judge_overprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
-    """Every pod was replaced, by eviction, with one that requests less."""
+    """Expect that evictions replace every pod with one that requests less."""
     if (first := _common(start, now)) is not None:
         return first
     if now.resizes:
@@ -120,40 +120,40 @@ def judge_overprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
         return _waiting(f"{now.evictions} of {len(start.pods)} evicted")
     for pod in now.pods:
         if not _smaller(pod.request, start.request):
-            return _spoiled(f"{pod.name} came back as large as it was")
-    return _reached("evicted one by one, came back small")
+            return _spoiled(f"{pod.name} requests as much as the pod before it")
+    return _reached("evicted one by one; replacements request less")
 
 
 def judge_underprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
-    """The same pods request more than at the start; none was evicted or restarted."""
+    """Expect that the same pods request more than at the start, without eviction or restart."""
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or not _same_pods(start, now):
-        return _spoiled("a pod was replaced, although it could grow in place")
+        return _spoiled("a pod was replaced, although a resize in place was possible")
     if now.restarts:
         return _spoiled("a container restarted during the resize")
     grown = sum(_smaller(start.request, pod.request) for pod in now.pods)
     if grown < len(now.pods) or not now.settled:
         return _waiting(f"{grown} of {len(now.pods)} resized")
-    return _reached("grew in place, no restart")
+    return _reached("resized in place without a restart")
 
 
 def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
-    """First refused, then, once the recommendation fits, resized; never evicted."""
+    """Expect an infeasible resize, then a resize when the recommendation fits; no eviction."""
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or not _same_pods(start, now):
         return _spoiled("a pod was replaced, although the mode is InPlace")
     if not now.refused:
-        return _waiting("waiting for the resize to be found infeasible")
+        return _waiting("waiting for the infeasible resize")
     grown = sum((pod.request.cpu or 0) > (start.request.cpu or 0) for pod in now.pods)
     if grown < len(now.pods) or not now.settled:
         return _waiting(f"infeasible on its node; {grown} of {len(now.pods)} resized")
-    return _reached("infeasible at first, resized once it fitted")
+    return _reached("infeasible; resized after maxAllowed was lowered")
 
 
 def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:
-    """One OOM kill raises the memory target, and one eviction brings a pod that lives with it."""
+    """Expect one OOM kill, a higher memory target, and one eviction that applies it."""
     if (first := _common(start, now)) is not None:
         return first
     if now.oom_kills > 1:
@@ -168,16 +168,16 @@ def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:
     raised = all((pod.request.memory or 0) > before for pod in now.pods)
     if not now.pods or not raised or not now.settled or not now.evictions:
         return _waiting("OOM-killed; the target rose, the pod is replaced")
-    return _reached("OOM-killed once, evicted once, came back larger")
+    return _reached("OOM-killed once, evicted once, then requests more")
 
 
 def judge_advice(start: WorkloadState, now: WorkloadState) -> Progress:
-    """A recommendation stands in the status, and nobody touched the pods."""
+    """Expect a recommendation in the status, and unchanged pods."""
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or now.resizes or not _same_pods(start, now):
-        return _spoiled("a pod was touched, although the mode is Off")
-    return _reached("advice only, pods untouched")
+        return _spoiled("a pod was changed, although the mode is Off")
+    return _reached("recommendation only, pods unchanged")
 
 
 def _smaller(left: Amounts, right: Amounts) -> bool:
@@ -221,7 +221,7 @@ CHAPTERS: tuple[Chapter, ...] = (
 def given_back(
     start: Mapping[str, WorkloadState], now: Mapping[str, WorkloadState]
 ) -> tuple[Amounts, Amounts]:
-    """What workloads gave back and what others got, as sums of their pods' requests."""
+    """Return the sum of decreases and the sum of increases of the pods' requests."""
     freed: dict[str, int] = dict.fromkeys(("cpu", "memory"), 0)
     added: dict[str, int] = dict.fromkeys(("cpu", "memory"), 0)
     for name, state in now.items():
@@ -236,15 +236,15 @@ def _total(state: WorkloadState, resource: str) -> int:
 
 
 def show_cpu(millicores: int | None) -> str:
-    """Millicores, as a quantity."""
+    """Return millicores as a quantity."""
     return "-" if millicores is None else f"{millicores}m"
 
 
 def show_memory(amount: int | None) -> str:
-    """Bytes, as a quantity rounded to MiB."""
+    """Return bytes as a quantity, rounded to MiB."""
     return "-" if amount is None else f"{round(amount / MIB)}Mi"
 
 
 def show(amounts: Amounts) -> str:
-    """CPU and memory in the units that people put into manifests."""
+    """Return CPU and memory in the units that manifests use."""
     return f"{show_cpu(amounts.cpu)} / {show_memory(amounts.memory)}"

@@ -1,4 +1,4 @@
-"""What the demo shows: a table that redraws on a terminal, plain lines in a pipe."""
+"""The demo's output: a table that is redrawn on a terminal, or plain lines in a pipe."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TextIO
@@ -17,7 +17,7 @@ _COUNTS = ("evicted", "resized", "restarts", "OOM")
 
 
 class View(Protocol):
-    """Takes the state of the story from time to time."""
+    """An output for the state of the story."""
 
     def say(self, text: str) -> None: ...
 
@@ -29,7 +29,7 @@ class View(Protocol):
 
 
 class LiveTable:
-    """Redraws one table in place; for a terminal."""
+    """A table that is redrawn in place; for a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -59,7 +59,7 @@ class LiveTable:
 
 
 class PlainLines:
-    """Prints a line when something about a workload has changed; for pipes and logs."""
+    """An output with a line for each change of a workload; for pipes and logs."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -93,7 +93,7 @@ def summary(
     end: Mapping[str, WorkloadState],
     progress: Mapping[str, Progress],
 ) -> Group:
-    """What has become of each workload, and what the cluster got back."""
+    """Return the summary: requests before and after, notes, and sums of changes."""
     rows = [
         (chapter.name, show(start[chapter.name].request), show(end[chapter.name].request))
         for chapter in CHAPTERS
@@ -104,14 +104,14 @@ def summary(
         Text("\nRequests of each pod, before and after"),
         _table(("workload", "before", "after"), rows, end),
         _notes(progress),
-        Text(f"\nGiven back: {show(freed)}. Given to workloads that lacked it: {show(added)}."),
+        Text(f"\nRequests decreased by {show(freed)}, and increased by {show(added)}, in total."),
     )
 
 
 def _table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], states: Mapping[str, WorkloadState]
 ) -> Table:
-    """The columns of ``rows``, whose first is the workload, and its counts."""
+    """Return a table of ``rows``, whose first column is the workload, and of its counts."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for heading in headings:
         table.add_column(heading, no_wrap=True)
@@ -123,7 +123,7 @@ def _table(
 
 
 def _notes(progress: Mapping[str, Progress]) -> Text:
-    """A line for each workload: its mode, and how far it has come."""
+    """Return a line for each workload with its mode and progress."""
     text = Text()
     for chapter in CHAPTERS:
         judged = progress[chapter.name]

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from certs import authority, store
 from certs.authority import Bundle
 from certs.renewal import CertificatePolicy, usable
-from certs.trust import WebhookTrust
+from certs.trust import WebhookCaBundle
 from common.errors import ConfigError, ConflictError
 from common.kube import ca_bundle
 from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
@@ -57,7 +57,7 @@ async def ensure(
     """One run of a process of its own."""
     return await store.ensure(
         [store.Secret(client, "kube-system", "vpa-tls-certs")],
-        WebhookTrust(client, CONFIGURATION_NAME),
+        WebhookCaBundle(client, CONFIGURATION_NAME),
         policy,
         make_key=lambda: ec.generate_private_key(ec.SECP256R1()),
         now=NOW + after,

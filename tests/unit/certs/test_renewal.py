@@ -245,13 +245,13 @@ CASES = [
         id="a serving pair that would expire before the next run",
         kept=take(RenewalStep.NEW_AUTHORITY, made(days=99.1)),
         want=RenewalStep.NEW_SERVING_PAIR,
-        reason="no time to settle: what is served expires at 2026-01-03 09:36:00 UTC",
+        reason="no time to settle: the serving pair expires at 2026-01-03 09:36:00 UTC",
     ),
     Case(
         id="an old authority that would expire before the next run",
         kept=take(RenewalStep.NEW_AUTHORITY, short_lived_authority(hours=12)),
         want=RenewalStep.NEW_SERVING_PAIR,
-        reason="no time to settle: what is served expires at 2026-01-03 00:00:00 UTC",
+        reason="no time to settle: the serving pair expires at 2026-01-03 00:00:00 UTC",
     ),
     Case(
         id="an old authority that may be needed",

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from certs import authority, store
 from certs.authority import Bundle, KeyMaker
 from certs.renewal import CertificatePolicy
-from certs.trust import Trust
+from certs.trust import CaBundleStore
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import PatchType
 
@@ -57,7 +57,7 @@ class FakeTrust:
 
 async def ensure(
     *stores: store.Store,
-    trust: Trust | None = None,
+    trust: CaBundleStore | None = None,
     policy: CertificatePolicy = POLICY,
     make_key: KeyMaker = make_key,
     after: timedelta = timedelta(),
