@@ -1,1 +1,1 @@
-"""What the three processes share: pure rules, wire types and the shell towards the cluster."""
+"""Code that all processes share: pure rules, wire types and clients of the cluster."""

@@ -1,6 +1,6 @@
 """Annotations that the admission controller writes on pods and the updater reads.
 
-Names and values are the reference's, so that pods outlive a change of implementation.
+Names and values are those of the reference, so that pods stay valid if the implementation changes.
 
 Source: admission.md section 5; vertical-pod-autoscaler/pkg/utils/annotations.
 """
@@ -14,7 +14,7 @@ import msgspec
 from common.quantity import Quantity, QuantityError
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
-VPA_UPDATES = "vpaUpdates"  # what was changed and why, for people
+VPA_UPDATES = "vpaUpdates"  # a readable list of changes and their causes
 OBSERVED_CONTAINERS = "vpaObservedContainers"
 IN_PLACE_UPDATED = "vpaInPlaceUpdated"  # "true", written by the updater
 STARTUP_BOOST_PREFIX = "vpaCpuStartupBoost/"  # followed by the container's name
@@ -26,19 +26,19 @@ _SEPARATOR = ", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalResources:
-    """What a container asked for before its CPU was boosted; cpu and memory only."""
+    """A container's requests and limits before its CPU boost; cpu and memory only."""
 
     requests: ResourceQuantities
     limits: ResourceQuantities
 
 
 def observed_containers_value(names: Iterable[str]) -> str:
-    """List the containers that were there when the pod was admitted."""
+    """Return the containers that the pod had on admission, as a list in text form."""
     return _SEPARATOR.join(names)
 
 
 def parse_observed_containers(value: str) -> tuple[str, ...] | None:
-    """Read the list back; None if the value is malformed, which counts as absent.
+    """Parse the list; None if the value is malformed, which counts as absent.
 
     An empty value is an empty list: no container is observed.
 
@@ -58,7 +58,7 @@ def startup_boost_key(container: str) -> str:
 
 
 def boosted_containers(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Names of the containers whose CPU is still boosted, sorted."""
+    """Return the sorted names of the containers whose CPU is still boosted."""
     found = (key for key in annotations or {} if key.startswith(STARTUP_BOOST_PREFIX))
     return tuple(sorted(key.removeprefix(STARTUP_BOOST_PREFIX) for key in found))
 
@@ -75,7 +75,7 @@ def startup_boost_value(original: OriginalResources) -> str:
 
 
 def parse_startup_boost(value: str) -> OriginalResources | None:
-    """Read original resources back; None if the value is not what we write."""
+    """Parse original resources; None if the value has another format than ours."""
     try:
         raw = msgspec.json.decode(value, type=dict[str, dict[str, str] | None])
         return OriginalResources(

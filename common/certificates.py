@@ -1,6 +1,6 @@
-"""X.509 certificates as Kubernetes' servers and clients take them: named, signed, and written.
+"""X.509 certificates in the forms that Kubernetes' servers and clients accept.
 
-Pure but for the serial numbers, which are random: no files, no clock.
+The functions use no files and no clock. Only serial numbers are random.
 """
 
 import ipaddress
@@ -27,9 +27,9 @@ def self_signed(
     until: datetime,
     hosts: Iterable[str] = (),
 ) -> x509.Certificate:
-    """Make an authority, which may sign no other authorities.
+    """Create an authority that may not sign other authorities.
 
-    With ``hosts`` what it signs is accepted for these alone, and for names below them.
+    With ``hosts``, clients accept its certificates only for these hosts and their subdomains.
 
     Raises:
         ValueError: as ``alternative_name`` does.
@@ -56,7 +56,7 @@ def signed(
     since: datetime,
     until: datetime,
 ) -> x509.Certificate:
-    """Make the certificate of a server that is reached by ``hosts``, or of a client.
+    """Create the certificate of a client, or of a server for ``hosts``.
 
     ``hosts`` are DNS names and addresses; ``purposes`` are extended key usages.
 
@@ -87,7 +87,7 @@ def distinguished(name: str, organizations: Iterable[str] = ()) -> x509.Name:
 
 
 def alternative_name(host: str) -> x509.GeneralName:
-    """Return what a certificate calls a host.
+    """Return the form of a host in a certificate.
 
     Raises:
         ValueError: it is neither a DNS name nor an address.
@@ -99,9 +99,9 @@ def alternative_name(host: str) -> x509.GeneralName:
 
 
 def forbidden(authority: x509.Certificate, hosts: Iterable[str]) -> list[str]:
-    """Return those of ``hosts`` for which nothing that the authority signs is accepted.
+    """Return those of ``hosts`` for which the authority's name constraints allow no certificate.
 
-    Only constraints of the shapes that ``self_signed`` writes are read; others permit nothing.
+    Constraints of other shapes than ``self_signed`` writes permit nothing.
 
     Source: RFC 5280, 4.2.1.10.
     """
@@ -134,10 +134,10 @@ def _subtree(host: str) -> x509.GeneralName:
 
 
 def _constraints(permitted: list[x509.GeneralName]) -> x509.NameConstraints:
-    """Exclude all addresses where none is permitted: a kind of names without a rule is free.
+    """Exclude all addresses if none is permitted: kinds of names without a rule are allowed.
 
-    DNS names stay free where only addresses are permitted: OpenSSL takes an address that is a
-    common name for a DNS name, and would refuse the address with them.
+    DNS names stay allowed if only addresses are permitted: OpenSSL treats an address in the
+    common name as a DNS name, and would refuse it.
     """
     if any(isinstance(each, x509.IPAddress) for each in permitted):
         return x509.NameConstraints(permitted, None)
@@ -146,7 +146,7 @@ def _constraints(permitted: list[x509.GeneralName]) -> x509.NameConstraints:
 
 
 def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
-    """Return what a certificate says in an extension, if it has it."""
+    """Return the value of a certificate's extension; None without it."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
@@ -163,7 +163,7 @@ def private_pem(key: PrivateKey) -> bytes:
 
 
 def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
-    """One PEM file of certificates, in their order."""
+    """Return the certificates in one PEM file, in the given order."""
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
 
 
@@ -183,7 +183,7 @@ def _builder(
 
 
 def _identifier(issuer: x509.Certificate, key: PrivateKey) -> x509.AuthorityKeyIdentifier:
-    """Return which of several authorities of the same name it was, as that one is called itself."""
+    """Return the identifier that distinguishes issuers of the same name."""
     own = extension(issuer, x509.SubjectKeyIdentifier)
     if own is None:
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())

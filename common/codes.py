@@ -1,11 +1,11 @@
-"""Closed lists of codes, each with what it means."""
+"""Closed lists of codes, each with its meaning."""
 
 import enum
 from typing import Self
 
 
 class Code(enum.StrEnum):
-    """A code of a closed list, such as the value of a label; ``meaning`` is for the reader.
+    """A code of a closed list, such as the value of a label; ``meaning`` describes it.
 
     Members are written as ``NAME = "code", "What it means."``.
     """

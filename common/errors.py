@@ -2,24 +2,24 @@
 
 VpaError
 ├── ConfigError               flags or environment unusable: exit code 2 before anything starts
-├── DecodeError               an object has a shape that we don't know: skip it, count it
-├── LeadershipLostError       another replica acts now: this process ends, exit code 1
-└── KubeError                 the API server said no
+├── DecodeError               an object has an unexpected shape: skip it, count it
+├── LeadershipLostError       another replica leads: this process ends, exit code 1
+└── KubeError                 the API server refused a request, or is unreachable
     ├── BadRequestError       400: the request itself was wrong
-    ├── UnauthorizedError     401: our credentials are no longer good
+    ├── UnauthorizedError     401: our credentials are not, or no longer, valid
     ├── ForbiddenError        403: RBAC, an admission plugin, a quota or a policy refused
-    ├── NotFoundError         404: it is gone; for most callers that is a fine answer
-    │   └── NoSubresourceError  404: the object is there, its definition lacks the subresource
-    ├── ConflictError         409: somebody was faster; read again and decide again
-    ├── GoneError             410: the watch is too old; list again
-    ├── InvalidError          422: the object broke a rule of validation
+    ├── NotFoundError         404: the object is gone; most callers expect this
+    │   └── NoSubresourceError  404: the object exists, its definition lacks the subresource
+    ├── ConflictError         409: another client changed it; read again and decide again
+    ├── GoneError             410: the version of the watch is too old; list again
+    ├── InvalidError          422: the object violates a validation rule
     ├── TooManyRequestsError  429: a disruption budget refused, or we are throttled
-    ├── ServerError           5xx: the API server is in trouble
-    ├── UnreachableError      no answer: connection, TLS, timeout; it may have happened
+    ├── ServerError           5xx: the API server failed
+    ├── UnreachableError      no answer: connection, TLS, timeout; it may have been carried out
     ├── InvalidRequestError   the URL or a header is malformed: nothing was sent
     └── NotLeadingError       our Lease may have run out: nothing was sent
 
-Whatever else surfaces is a bug: nothing catches it, and the process restarts.
+Any other exception is a bug: nothing catches it, and the process restarts.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from typing import Any
 
 
 class VpaError(Exception):
-    """Root of the hierarchy; catch a leaf instead, wherever you can name one."""
+    """Root of the hierarchy; catch the most specific class instead if possible."""
 
 
 class ConfigError(VpaError):
@@ -39,7 +39,7 @@ class DecodeError(VpaError):
 
 
 class LeadershipLostError(VpaError):
-    """The Lease could not be renewed in time; two replicas must never act at once."""
+    """The Lease could not be renewed in time, so another replica may lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Cause:
 class KubeError(VpaError):
     """The API server refused a request.
 
-    ``reason`` is the server's own word (``status.reason``) and fit to be a metric label;
+    ``reason`` is the server's ``status.reason``, which can be a metric label;
     ``str(error)`` is the sentence for the log. ``causes``, ``kind`` and ``name`` are those of
     ``status.details``, ``kind`` being a plural resource name such as ``pods``.
     ``retry_after`` is in seconds, None where the server gave no hint.
@@ -90,29 +90,29 @@ class BadRequestError(KubeError):
 
 
 class UnauthorizedError(KubeError):
-    """Our credentials are not, or no longer, good."""
+    """Our credentials are not, or no longer, valid."""
 
     status = 401
 
 
 class ForbiddenError(KubeError):
-    """RBAC, an admission plugin, a quota or a policy refused; ``causes`` may tell which."""
+    """RBAC, an admission plugin, a quota or a policy refused; ``causes`` may state which."""
 
     status = 403
 
 
 class NotFoundError(KubeError):
-    """The object, or the resource itself, is not there."""
+    """The object, or the resource itself, does not exist."""
 
     status = 404
 
 
 class NoSubresourceError(NotFoundError):
-    """The object is there, and its CustomResourceDefinition lacks the subresource."""
+    """The object exists, but its CustomResourceDefinition lacks the subresource."""
 
 
 class ConflictError(KubeError):
-    """Somebody changed or created the object first."""
+    """Another client changed or created the object first."""
 
     status = 409
 
@@ -169,7 +169,7 @@ _BY_STATUS: dict[int, type[KubeError]] = {error.status: error for error in _NAME
 
 
 def kube_error(status: int, message: str, **details: Any) -> KubeError:
-    """Turn an HTTP answer into the error that callers can name.
+    """Return the error of the class for an HTTP status.
 
     ``details`` are the keyword arguments of :class:`KubeError`.
     """

@@ -1,4 +1,4 @@
-"""Feature gates: which alpha behaviour is switched on.
+"""Feature gates, which switch alpha behaviour on.
 
 Source: vertical-pod-autoscaler/pkg/features/versioned_features.go; recommender.md 14.3.
 """
@@ -23,7 +23,7 @@ _BOOLEANS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureGates:
-    """A value that decisions get as an argument; all gates are alpha and off by default."""
+    """The state of all feature gates; all are alpha and off by default."""
 
     cpu_startup_boost: bool = False
     in_place: bool = False

@@ -1,4 +1,4 @@
-"""A settings class becomes a command line: one declaration gives parser, ``--help`` and docs.
+"""Command lines from settings classes: one declaration defines parser, ``--help`` and docs.
 
 The command line is the reference's (Go's pflag): one or two dashes, underscores count as
 dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``, durations are Go's.
@@ -47,11 +47,11 @@ def flag(
     """Declare a dataclass field that the flag ``name`` sets.
 
     ``parse`` turns the text into the value and raises ValueError on bad text; with
-    :func:`boolean` the flag may stand without a value. ``group`` is the title under which
+    :func:`boolean` the flag may be used without a value. ``group`` is the title under which
     ``--help`` and the documentation list the flag. ``metavar`` names the value (``BYTES``);
-    the parsers of this module have a name of their own. ``short`` is a second name (``-v``).
-    Where the flag isn't given, the environment variable ``env`` counts, if it is set and
-    not empty. ``alias`` is another name of the flag; both may be given if they agree.
+    the parsers of this module define a default name. ``short`` is a second name (``-v``).
+    Without the flag, the environment variable ``env`` applies if it is set and not
+    empty. ``alias`` is another name of the flag; both may be given if they agree.
     """
     metadata = {
         "flag": name,
@@ -69,7 +69,7 @@ def flag(
 def duration(text: str) -> timedelta:
     """Parse a Go duration: ``1h30m``, ``250ms``, ``-1.5h``, ``0``.
 
-    Finer than a microsecond is rounded, which is the resolution of ``timedelta``.
+    Round to a microsecond, the resolution of ``timedelta``.
     """
     if _DURATION.fullmatch(text) is None:
         raise ValueError(f"not a duration such as 1h30m or 250ms: {text!r}")
@@ -163,7 +163,7 @@ _METAVARS: Mapping[Callable[[str], Any], str] = {
 def show(value: object) -> str:
     """Return the text that a flag would parse to this value, as ``--help`` prints it.
 
-    Durations come in Go's notation: ``1m0s``, ``24h0m0s``, ``250ms``.
+    Durations have Go's notation: ``1m0s``, ``24h0m0s``, ``250ms``.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -229,9 +229,9 @@ def read_flags(
 ) -> T:
     """Build ``settings`` from the command line (without the program's name).
 
-    ``--help`` prints every flag with its default, ``--version`` the version; both leave with
-    exit code 0. Flags that ``settings.accepted_without_effect`` names, with the reference's
-    default, are parsed and dropped.
+    ``--help`` prints every flag with its default, ``--version`` the version; both exit with
+    code 0. Flags in ``settings.accepted_without_effect``, by the reference's default, are parsed
+    and dropped.
 
     Raises:
         ConfigError: a flag is unknown, its value can't be parsed, a value is missing, or a flag
@@ -245,7 +245,7 @@ def read_flags(
         allow_abbrev=False,
         formatter_class=functools.partial(_Formatter, max_help_position=4, width=100),
     )
-    # One word: SCENARIO and other arguments that follow the name in the usage aren't part of it.
+    # The first word: arguments such as SCENARIO follow the name in the usage.
     name = parser.prog.partition(" ")[0]
     parser.add_argument("--version", action="version", version=f"{name} {version()}")
     for title, fields in groups(settings).items():
@@ -266,7 +266,7 @@ def read_flags(
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Breaks no flag and no value at a dash."""
+    """A formatter that breaks no line at the dash of a flag or value."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
@@ -276,11 +276,11 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class _Aliased(argparse.Action):
-    """Stores the value of a flag with an alias; the two must not contradict each other."""
+    """An action that stores the value of a flag with an alias, and refuses different values."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._given: dict[str, Any] = {}  # by the name that was written
+        self._given: dict[str, Any] = {}  # by the name on the command line
 
     def __call__(
         self,
@@ -325,7 +325,7 @@ def _add(
 
 
 def _parsed(parse: Callable[[str], Any], place: str) -> Callable[[str], Any]:
-    """Let ``parse``'s own sentence reach the operator, instead of argparse's."""
+    """Return a parser whose errors have the message of ``parse``, not that of argparse."""
 
     def convert(text: str) -> Any:
         try:
@@ -339,7 +339,7 @@ def _parsed(parse: Callable[[str], Any], place: str) -> Callable[[str], Any]:
 
 
 def _normal(argument: str) -> str:
-    """``-leader_elect=true`` becomes ``--leader-elect=true``; values stay as they are."""
+    """Convert ``-leader_elect=true`` to ``--leader-elect=true``; keep values unchanged."""
     match = _FLAG.fullmatch(argument)
     if match is None:
         return argument

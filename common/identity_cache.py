@@ -1,4 +1,4 @@
-"""Results that are found by which objects they were computed from, not by what these contain."""
+"""A cache of results, keyed by the identity of the objects that they were computed from."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 class IdentityCache(Generic[T]):
-    """The last ``size`` results of functions of immutable objects, such as those of a watch cache.
+    """A cache of the last ``size`` results of functions of immutable objects.
 
-    Such objects are replaced and never changed, so the very same object has the same result, and
-    looking it up costs nothing however large it is. An entry holds its objects: their identities
-    are not given to others while it is there.
+    Objects of a watch cache are replaced and never changed, so the same object always has the
+    same result. The cost of a lookup doesn't depend on the objects' size. An entry references its
+    objects, so that their identities can't be reused while the entry exists.
     """
 
     def __init__(self, size: int) -> None:
@@ -23,9 +23,9 @@ class IdentityCache(Generic[T]):
         return len(self._results)
 
     def get(self, objects: tuple[object, ...], compute: Callable[[], T]) -> T:
-        """Return the result for these objects; ``compute`` it if it is not there.
+        """Return the result for these objects; ``compute`` it if it is not cached.
 
-        What ``compute`` raises is not kept.
+        Exceptions of ``compute`` are not cached.
         """
         key = tuple(map(id, objects))
         found = self._results.get(key)

@@ -1,4 +1,4 @@
-"""Label selectors: made from objects or texts, matched, compared and printed.
+"""Label selectors: parsing, matching, comparison and text form.
 
 Source: k8s.io/apimachinery/pkg/labels/selector.go, ``LabelSelectorAsSelector`` in
 k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go.
@@ -23,11 +23,11 @@ _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^=!(),>< \t\r\n]+|$)")
 
 
 class LabelSelectorError(DecodeError, ValueError):
-    """A selector breaks the rules of labels; the sentence says which."""
+    """A selector violates a rule of labels; the message says which."""
 
 
 class LabelError(LabelSelectorError):
-    """A key or a value of a selector is no label; ``place`` is the field where it stands."""
+    """A key or a value of a selector is no valid label; ``place`` is its field."""
 
     def __init__(self, place: str, text: str, *, is_key: bool) -> None:
         super().__init__(f"{place}: not a label {'key' if is_key else 'value'}: {text!r}")
@@ -37,7 +37,7 @@ class LabelError(LabelSelectorError):
 
 
 class Operator(enum.StrEnum):
-    """How a requirement looks at a label; the values are those of the text form."""
+    """The operator of a requirement; the values are those of the text form."""
 
     EXISTS = "exists"
     DOES_NOT_EXIST = "!"
@@ -72,7 +72,7 @@ class Requirement:
     values: tuple[str, ...] = ()  # sorted
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels fulfil it; a missing label fulfils what is negative."""
+        """Return whether the labels fulfil it; a missing label meets negative ones."""
         value = labels.get(self.key)
         if self.operator is Operator.EXISTS:
             return value is not None
@@ -98,10 +98,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all hold, sorted by key; no requirement at all selects everything.
+    """A list of requirements that must all hold, sorted by key; an empty one selects everything.
 
-    ``nothing`` is the selector that no object fulfils. It prints like the one that selects
-    everything, so selectors are compared as values, never as texts (recommender.md Q31).
+    ``nothing`` is the selector that no object matches. Its text equals that of the one that
+    selects everything, so compare selectors as values, never as texts (recommender.md Q31).
     """
 
     requirements: tuple[Requirement, ...] = ()
@@ -134,7 +134,7 @@ class StructuredRequirement(Protocol):
 
 
 class StructuredSelector(Protocol):
-    """A selector as objects hold it: ``common.api.meta.LabelSelector``."""
+    """A selector in an object: ``common.api.meta.LabelSelector``."""
 
     @property
     def match_labels(self) -> Mapping[str, str] | None: ...
@@ -165,7 +165,7 @@ def from_label_selector(selector: StructuredSelector | None) -> Selector:
 
 
 def from_map(labels: Mapping[str, str] | None) -> Selector:
-    """Select what has all these labels: None selects nothing, an empty map everything.
+    """Return a selector for all these labels: None selects nothing, an empty map everything.
 
     Raises:
         LabelSelectorError: a key or a value is no label.
@@ -176,7 +176,7 @@ def from_map(labels: Mapping[str, str] | None) -> Selector:
 
 
 def parse_selector(text: str) -> Selector:
-    """Read the text form, such as ``app=web,tier in (a,b),!canary``; empty selects everything.
+    """Parse the text form, such as ``app=web,tier in (a,b),!canary``; empty selects everything.
 
     Raises:
         LabelSelectorError: the text is no selector.
@@ -187,7 +187,7 @@ def parse_selector(text: str) -> Selector:
 def canonical_labels(labels: Mapping[str, str] | None) -> str:
     """Return the text of a label set that is equal for equal sets: its sorted pairs.
 
-    The pairs are sorted, not the keys: ``a.b/c=`` comes before ``a=``.
+    The pairs are sorted, not the keys: ``a.b/c=`` precedes ``a=``.
 
     Source: recommender.md 5.1; ``labels.Set.String``.
     """
@@ -195,7 +195,7 @@ def canonical_labels(labels: Mapping[str, str] | None) -> str:
 
 
 class _SelectorParser:
-    """Recursive descent over the tokens of a selector's text."""
+    """A recursive descent parser over the tokens of a selector's text."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [match[1] for match in _TOKEN.finditer(text)]
@@ -242,7 +242,7 @@ class _SelectorParser:
         return Operator(token)
 
     def _set(self) -> set[str]:
-        """Values in parentheses; a missing one, as in ``(a,)``, is the empty text."""
+        """Parse values in parentheses; a missing one, as in ``(a,)``, is the empty text."""
         if not self._take_if("("):
             raise LabelSelectorError(f"found '{self._peek()}' expected: '('")
         if not self._is_word() and self._peek() not in (",", ")"):

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) operations, as we send them."""
+"""JSON patch (RFC 6902) operations that we send."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ class Operation(Wire, frozen=True, kw_only=True):
 
 
 def add(path: str, value: Any) -> Operation:
-    """Set what ``path`` points to, whether or not it is there; its parent must be."""
+    """Set the value at ``path``, whether or not it exists; its parent must exist."""
     return Operation(op="add", path=path, value=value)
 
 
 def remove(path: str) -> Operation:
-    """Remove what ``path`` points to; the API server refuses if it is not there."""
+    """Remove the value at ``path``; the API server refuses if it doesn't exist."""
     return Operation(op="remove", path=path)
 
 
 def pointer(*tokens: str | int) -> str:
-    """Return a JSON pointer (RFC 6901) to the member or index named by each token in turn."""
+    """Return a JSON pointer (RFC 6901) to the member or index that the tokens name in order."""
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)

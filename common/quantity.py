@@ -1,4 +1,4 @@
-"""Kubernetes quantities: exact values, and the texts that Kubernetes would print.
+"""Kubernetes quantities: exact values, and the texts that Kubernetes prints.
 
 A quantity is a number of whole nano-units together with a format, the family of suffixes in
 which it is written: ``100m`` and ``1k`` are decimal, ``64Mi`` is binary, ``1e3`` is an exponent.
@@ -46,9 +46,9 @@ _EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
 
 
 class QuantityError(DecodeError, ValueError):
-    """A text, or a JSON value, is no quantity.
+    """An error for a text, or a JSON value, that is no quantity.
 
-    ``problem`` is the API server's own sentence, without the text that it is about.
+    ``problem`` is the API server's message, without the invalid text.
     """
 
     FORMAT = (
@@ -90,13 +90,13 @@ def divide_toward_zero(dividend: int, divisor: int) -> int:
 
 
 def saturate(value: int) -> int:
-    """Cut a number to what an int64 holds, where the reference wraps around."""
+    """Limit a number to the range of an int64, in which the reference wraps around."""
     return max(-MAX_INT64 - 1, min(MAX_INT64, value))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """An exact amount that remembers how it was written.
+    """An exact amount with the text that it was parsed from.
 
     Equality, order and hash are numeric: ``1Gi`` equals ``1024Mi``. Arithmetic gives the
     canonical text in the format of the left operand, or of the right one if the left is zero.
@@ -104,26 +104,26 @@ class Quantity:
 
     nanos: int  # the exact value in nano-units
     format: Format = Format.DECIMAL_SI
-    text: str = ""  # printed as it was typed; empty: print the canonical text
+    text: str = ""  # the original text; empty: print the canonical text
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """Read a text such as ``250m``, ``1.5Gi`` or ``1e3``.
+        """Parse a text such as ``250m``, ``1.5Gi`` or ``1e3``.
 
-        As lenient as the API server: a missing mantissa is zero. What is finer than a
-        nano-unit is rounded away from zero, and a binary text is cut at the int64 maximum.
+        This is as lenient as the API server: a missing mantissa is zero. Fractions of a
+        nano-unit are rounded away from zero, and a binary text is cut at the int64 maximum.
 
         Raises:
-            QuantityError: the text is no quantity, or its exponent is beyond all sense.
+            QuantityError: the text is no quantity, or its exponent is too large.
         """
         return _parse_cached(text) if len(text) <= _LONGEST_CACHED else _parse(text)
 
     @classmethod
     def from_json(cls, raw: str | int | float | None) -> "Quantity":  # noqa: PYI041 - JSON has both
-        """Read a decoded JSON value; null is zero, and spaces inside a string don't count.
+        """Parse a decoded JSON value; null is zero, and spaces inside a string are ignored.
 
-        A number's literal text is gone by now, so ``1E3`` reads like ``1000``; where the text
-        is at hand, ``from_json_text`` keeps it.
+        A decoded number has lost its literal text, so ``1E3`` reads like ``1000``. To keep the
+        text, use ``from_json_text``.
 
         Raises:
             QuantityError: the value is no quantity; an empty string and a boolean are none.
@@ -138,7 +138,7 @@ class Quantity:
 
     @classmethod
     def from_json_text(cls, raw: str | bytes) -> "Quantity":
-        """Read one JSON value as it stands in the document: ``"1Gi"``, ``1E3``, ``null``.
+        """Parse the literal text of one JSON value: ``"1Gi"``, ``1E3``, ``null``.
 
         Raises:
             QuantityError: the value is no quantity.
@@ -155,22 +155,22 @@ class Quantity:
 
     @classmethod
     def from_milli(cls, milli: int, format: Format = Format.DECIMAL_SI) -> Self:
-        """Make a quantity of thousandths of a unit."""
+        """Return a quantity of thousandths of a unit."""
         return cls(milli * _NANOS_OF_MILLI, format)
 
     @classmethod
     def from_value(cls, value: int, format: Format = Format.DECIMAL_SI) -> Self:
-        """Make a quantity of whole units."""
+        """Return a quantity of whole units."""
         return cls(value * _NANOS, format)
 
     @property
     def milli(self) -> int:
-        """Thousandths of a unit, rounded away from zero, within int64."""
+        """Return thousandths of a unit, rounded away from zero, within int64."""
         return saturate(divide_up(self.nanos, _NANOS_OF_MILLI))
 
     @property
     def value(self) -> int:
-        """Whole units, rounded away from zero, within int64."""
+        """Return whole units, rounded away from zero, within int64."""
         return saturate(divide_up(self.nanos, _NANOS))
 
     @property
@@ -179,11 +179,11 @@ class Quantity:
 
     @property
     def sign(self) -> int:
-        """Minus one, zero or one."""
+        """Return minus one, zero or one."""
         return (self.nanos > 0) - (self.nanos < 0)
 
     def canonical(self) -> "Quantity":
-        """Forget how it was typed."""
+        """Return the same amount without its original text."""
         return Quantity(self.nanos, self.format)
 
     def round_up(self, scale: int) -> "Quantity":
@@ -238,7 +238,7 @@ def parse_unsigned(text: str) -> Quantity:
 
 
 def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON has both
-    """Thousandths of a unit of a JSON value, rounded up: what ``Quantity`` says, only faster.
+    """Return thousandths of a unit of a JSON value, rounded up, faster than ``Quantity`` does.
 
     Raises:
         QuantityError: the value is no quantity.
@@ -258,7 +258,7 @@ def parse_milli(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON ha
 
 
 def parse_value(raw: str | int | float | None) -> int:  # noqa: PYI041 - JSON has both
-    """Whole units of a JSON value, rounded up: what ``Quantity`` says, only faster.
+    """Return whole units of a JSON value, rounded up, faster than ``Quantity`` does.
 
     Raises:
         QuantityError: the value is no quantity.
@@ -311,20 +311,20 @@ def _decimal_exponent(text: str, suffix: str) -> tuple[int, Format]:
 
 
 def _decimal(digits: str, power: int) -> int:
-    """Nano-units of ``digits`` times ten to the ``power``, rounded up."""
+    """Return nano-units of ``digits`` times ten to the ``power``, rounded up."""
     shift = power + 9
     if shift >= 0:
         scaled: int = int(digits) * 10**shift
         return scaled
-    # Dividing by more than all digits always rounds up to one, whatever the exponent is.
+    # A divisor larger than all digits always rounds up to one, for any exponent.
     return divide_up(int(digits), 10 ** min(-shift, len(digits)))
 
 
 def _binary(digits: str, fraction: int, power: int) -> tuple[int, Format]:
-    """Nano-units of ``digits`` with ``fraction`` digits after the point, times 2**power."""
+    """Return nano-units of ``digits`` with ``fraction`` decimals, times 2**power."""
     nanos = divide_up((int(digits) << power) * _NANOS, 10**fraction)
     nanos = min(nanos, MAX_INT64 * _NANOS)
-    # Below one unit there is no binary way to write it.
+    # Binary suffixes can't express amounts below one unit.
     return nanos, Format.DECIMAL_SI if 0 < nanos < _NANOS else Format.BINARY_SI
 
 
@@ -344,7 +344,7 @@ def _keeps_binary(digits: str, power: int) -> bool:
 
 
 def _canonical_text(nanos: int, format: Format) -> str:
-    """Write the largest suffix of the family that leaves a whole number."""
+    """Return the text with the largest suffix of the family that leaves a whole number."""
     if nanos == 0:
         return "0"
     value, rest = divmod(abs(nanos), _NANOS)

@@ -1,4 +1,4 @@
-"""Resources by name, and the integer amounts that the recommender counts in.
+"""Resources by name, and the integer amounts that the recommender uses.
 
 CPU is counted in millicores and memory in bytes, both as integers from 0 to ``MAX_AMOUNT``.
 A resource list of Kubernetes, such as ``requests``, is a mapping of quantities.
@@ -25,7 +25,7 @@ _BELOW_ANY_MINIMUM = -(2**63)  # what NaN becomes on amd64
 
 
 def parse_quantities(raw: Mapping[str, str | int | float | None] | None) -> dict[str, Quantity]:
-    """Read a resource list as JSON holds it; an absent one is empty.
+    """Parse a resource list from JSON; an absent one is empty.
 
     Raises:
         QuantityError: one of the values is no quantity.
@@ -36,17 +36,17 @@ def parse_quantities(raw: Mapping[str, str | int | float | None] | None) -> dict
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sort names of resources: cpu, memory, then the others by name.
+    """Sort names of resources: cpu, memory, then all other resources by name.
 
-    The reference walks maps in random order; wherever an order shows, this is ours.
+    The reference iterates over maps in random order; all visible lists of ours have this order.
     """
     return sorted(names, key=_rank)
 
 
 def amount(value: float) -> int:
-    """Cut a number to an amount: nothing negative, nothing above ``MAX_AMOUNT``, no fraction.
+    """Return a number as an amount: limited to 0 to ``MAX_AMOUNT``, without its fraction.
 
-    Not a number becomes an amount below any minimum, which every caller raises or rejects.
+    NaN becomes an amount below any minimum, which every caller raises or rejects.
     """
     if value > MAX_AMOUNT:
         return MAX_AMOUNT
@@ -61,17 +61,17 @@ def one_unit(resource: str) -> Quantity:
 
 
 def scale(amount_: int, factor: float) -> int:
-    """Multiply an amount, and drop the fraction."""
+    """Multiply an amount and drop the fraction."""
     return amount(float(amount_) * factor)
 
 
 def cpu_from_cores(cores: float) -> int:
-    """Millicores of a number of cores; the fraction is dropped."""
+    """Return the millicores of a number of cores; drop the fraction."""
     return amount(cores * 1000.0)
 
 
 def memory_from_bytes(count: float) -> int:
-    """Bytes as an amount; the fraction is dropped."""
+    """Return bytes as an amount; drop the fraction."""
     return amount(count)
 
 

@@ -5,7 +5,7 @@ import importlib.metadata
 import platform
 import sys
 
-_UNKNOWN = "0+unknown"  # a checkout that isn't installed
+_UNKNOWN = "0+unknown"  # the checkout isn't installed
 _GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

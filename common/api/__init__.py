@@ -1,1 +1,1 @@
-"""Wire types: what is sent and received, and nothing that we decide."""
+"""Wire types: the objects that are sent and received, without any logic."""

@@ -10,11 +10,11 @@ from common.api.base import QuantityJson, Time, Wire
 from common.api.meta import ObjectMeta
 
 MOST_POLICIES = 200
-"""Of containers in one VPA; no pod has as many containers."""
+"""Container policies in one VPA; no pod has as many containers."""
 
 _Few = msgspec.Meta(max_length=8)
 _Amounts: TypeAlias = Annotated[Mapping[str, QuantityJson], _Few]
-"""Quantities by resource; two of them mean something."""
+"""Quantities by resource; only cpu and memory have an effect."""
 
 
 class UpdateMode(enum.StrEnum):
@@ -96,7 +96,7 @@ class ResourcePolicy(Wire, frozen=True, kw_only=True):
 
 
 class RecommenderSelector(Wire, frozen=True, kw_only=True):
-    """The recommender that answers for a VPA."""
+    """The recommender that is responsible for a VPA."""
 
     name: str = ""
 
@@ -128,7 +128,7 @@ class RecommendedPodResources(Wire, frozen=True, kw_only=True):
 
 
 class VpaCondition(Wire, frozen=True, kw_only=True):
-    """One condition of a VPA; we always write the transition time, others may have left it out."""
+    """One condition of a VPA; we always write the transition time, other clients may omit it."""
 
     type: str
     status: str
@@ -155,7 +155,7 @@ class VerticalPodAutoscaler(Wire, frozen=True, kw_only=True):
 
 
 class HistogramCheckpoint(Wire, frozen=True, kw_only=True):
-    """A histogram as relative weights; ``total_weight`` is what they share."""
+    """A histogram as relative weights; ``total_weight`` is their sum in the histogram."""
 
     reference_timestamp: Time | None  # always written, null when zero
     bucket_weights: Mapping[str, int] = {}  # bucket index as decimal text -> 1..10000
@@ -163,21 +163,21 @@ class HistogramCheckpoint(Wire, frozen=True, kw_only=True):
 
 
 class CheckpointSpec(Wire, frozen=True, kw_only=True):
-    """Whose history a checkpoint is; trusted more than the object's name."""
+    """The VPA and container of a checkpoint; takes precedence over the object's name."""
 
     vpa_object_name: str = ""
     container_name: str = ""
 
 
 def _null() -> None:
-    """A default that is written, as Go writes a time that isn't set."""
+    """Return None, as a default that is written: Go writes ``null`` for an unset time."""
 
 
 class CheckpointStatus(Wire, frozen=True, kw_only=True):
     """The history of one container name under a VPA; times have whole seconds."""
 
     last_update_time: Time | None = None
-    version: str = ""  # v3, or it is not loaded
+    version: str = ""  # checkpoints of other versions than v3 are not loaded
     cpu_histogram: HistogramCheckpoint | None = None
     memory_histogram: HistogramCheckpoint | None = None
     first_sample_start: Time | None = msgspec.field(default_factory=_null)

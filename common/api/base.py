@@ -6,10 +6,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 QuantityJson: TypeAlias = str | int | float | None
-"""A quantity as JSON holds it. The API server writes text; people also write bare numbers."""
+"""A quantity in JSON. The API server writes text; manifests may also have bare numbers."""
 
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A moment. One that doesn't name its zone can't be compared with any other: it is refused."""
+"""A time. Decoding refuses a time without a zone, because it can't be compared."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -18,6 +18,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     Fields that we don't declare are skipped while decoding, so a newer API server can't
     break us; for the same reason a decoded object is never written back whole, only
     patched. Collections are read-only types (``tuple``, ``Mapping``): objects in a watch
-    cache are shared, and nobody may edit them in place. A field that Go writes as ``null``
-    when unset says so with ``| None``.
+    cache are shared, so they must not be changed. A field that Go writes as ``null`` when
+    unset is declared with ``| None``.
     """

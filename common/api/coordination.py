@@ -1,4 +1,4 @@
-"""What we read of ``coordination.k8s.io/v1`` Leases; who writes one keeps it as a dict."""
+"""The parts of ``coordination.k8s.io/v1`` Leases that we read; writers use dicts."""
 
 from common.api.base import Time, Wire
 from common.api.meta import ObjectMeta

@@ -15,7 +15,7 @@ class ResourceRequirements(Wire, frozen=True, kw_only=True):
 
 
 class ContainerResizePolicy(Wire, frozen=True, kw_only=True):
-    """What a change of one resource does to the container."""
+    """The effect that a change of one resource has on the container."""
 
     resource_name: str = ""
     restart_policy: str = ""  # NotRequired or RestartContainer
@@ -31,15 +31,15 @@ class Container(Wire, frozen=True, kw_only=True):
 
 
 def is_sidecar(init_container: Container) -> bool:
-    """Return whether an init container goes on running beside the regular containers."""
+    """Return whether an init container keeps running beside the regular containers."""
     return init_container.restart_policy == "Always"
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
     """``spec`` of a pod.
 
-    Its type carries the gate NativeSidecar to all that reads it: a component chooses it once,
-    where it decodes pods.
+    The type stands for the gate NativeSidecar: a component chooses the type once, where it
+    decodes pods.
     """
 
     scales_sidecars: ClassVar[bool] = False  # whether native sidecars are scaled, too
@@ -73,14 +73,14 @@ class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
 
 
 class ContainerState(Wire, frozen=True, kw_only=True):
-    """One of its fields is set; none means waiting."""
+    """The state of a container. One field is set; none means waiting."""
 
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(Wire, frozen=True, kw_only=True):
-    """What the kubelet reports of one container."""
+    """The kubelet's report on one container."""
 
     name: str
     ready: bool = False
@@ -160,14 +160,14 @@ class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
 
 
 class ResourceQuotaStatus(Wire, frozen=True, kw_only=True):
-    """``status`` of a ResourceQuota: what the API server compares with."""
+    """``status`` of a ResourceQuota: the values that the API server enforces."""
 
     hard: Mapping[str, QuantityJson] | None = None
     used: Mapping[str, QuantityJson] | None = None
 
 
 class ResourceQuota(Wire, frozen=True, kw_only=True):
-    """What the objects of a namespace may use together."""
+    """The total amounts that the objects of a namespace may use."""
 
     metadata: ObjectMeta
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
@@ -181,7 +181,7 @@ class Namespace(Wire, frozen=True, kw_only=True):
 
 
 class ObjectReference(Wire, frozen=True, kw_only=True):
-    """What an Event is about."""
+    """A reference to the object that an Event describes."""
 
     api_version: str = ""
     kind: str = ""
@@ -192,7 +192,7 @@ class ObjectReference(Wire, frozen=True, kw_only=True):
 
 
 class Event(Wire, frozen=True, kw_only=True):
-    """A core/v1 Event, as far as it is read; ``common.kube.events`` writes them."""
+    """The parts of a core/v1 Event that are read; ``common.kube.events`` writes Events."""
 
     metadata: ObjectMeta
     involved_object: ObjectReference

@@ -1,6 +1,6 @@
-"""Decode what an API server sends, however deep it nests.
+"""Decoding of an API server's objects, which may nest deeply.
 
-An API server stores 10,000 levels wherever a schema preserves unknown fields, as that of a
+An API server stores up to 10,000 levels wherever a schema preserves unknown fields. The schema of a
 checkpoint's weights does. msgspec raises RecursionError at the limit of the interpreter, even for a
 part that it only skips, so one object would make a whole page of a list unreadable. That limit is
 about 1,000 levels in Python 3.11 and about 10,000 in 3.13.
@@ -18,9 +18,9 @@ _TEXT_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | str | msgspec.Raw) -> T:
-    """Decode JSON; what nests deeper than the interpreter allows is cut at a hundred levels.
+    """Decode JSON; cut values at 100 levels if they nest deeper than the interpreter allows.
 
-    Values below the hundredth level read as null then.
+    Values below the hundredth level are replaced by null.
 
     Raises:
         msgspec.DecodeError: it isn't JSON in UTF-8, or has another shape.
@@ -40,7 +40,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | str | msgspec.Raw) -
 
 
 def _without_depths(body: bytes) -> bytes:
-    """Put null in place of each value that is nested too deeply."""
+    """Replace each value that is nested too deeply by null."""
     kept = []
     depth = copied = 0
     for found in _TEXT_OR_BRACKET.finditer(body):

@@ -10,14 +10,14 @@ from msgspec.structs import force_setattr
 from common.api.base import Time, Wire
 
 _Many = msgspec.Meta(max_length=1000)
-"""More than any object has that people or controllers write (X126)."""
+"""More entries than any legitimate object has (X126)."""
 _Texts: TypeAlias = Annotated[Mapping[str, str], _Many]
 
 
 class Owner(Wire, frozen=True, kw_only=True, gc=False):
-    """What of an entry of ``metadata.ownerReferences`` tells who controls whom.
+    """The fields of a ``metadata.ownerReferences`` entry that identify a controller.
 
-    There are as many as objects, and their versions and kinds are few: those are shared.
+    There are as many entries as objects. Their few distinct versions and kinds are shared.
     """
 
     api_version: str = ""
@@ -52,9 +52,9 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
 
 
 class OwnedMeta(Wire, frozen=True, kw_only=True, gc=False):
-    """``metadata`` of an object that is kept only for its name and its owners.
+    """``metadata`` of an object of which only name and owners are kept.
 
-    A cluster has tens of thousands of them, in far fewer namespaces: their names are shared.
+    A cluster has tens of thousands of them in far fewer namespaces, whose names are shared.
     """
 
     name: str = ""
@@ -84,7 +84,7 @@ class LabelSelector(Wire, frozen=True, kw_only=True):
 
 
 class OwnedObject(Wire, frozen=True, kw_only=True, gc=False):
-    """Any object, of which only its name and its owners matter."""
+    """Any object, decoded without anything but its name and owners."""
 
     metadata: OwnedMeta
 
@@ -96,12 +96,12 @@ class _Named(Wire, frozen=True, kw_only=True, gc=False):
 
 
 class NamedObject(Wire, frozen=True, kw_only=True, gc=False):
-    """Any object, of which only the name and the version matter, whatever else is in it."""
+    """Any object, decoded without anything but its name and version."""
 
     metadata: _Named
 
 
 class PartialObject(Wire, frozen=True, kw_only=True):
-    """Any object, of which only the metadata matters."""
+    """Any object, decoded without anything but its metadata."""
 
     metadata: ObjectMeta

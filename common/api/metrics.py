@@ -1,4 +1,4 @@
-"""``metrics.k8s.io/v1beta1`` and ``external.metrics.k8s.io/v1beta1``: what containers use."""
+"""Types of ``metrics.k8s.io/v1beta1`` and ``external.metrics.k8s.io/v1beta1``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from common.api.base import Time, Wire
 
 
 class MetricsMeta(Wire, frozen=True, kw_only=True, gc=False):
-    """``metadata`` of usage, of which there is one for each pod in each list."""
+    """``metadata`` of the usage of one pod."""
 
     name: str = ""
     namespace: str = ""
@@ -19,8 +19,8 @@ class MetricsMeta(Wire, frozen=True, kw_only=True, gc=False):
 class ContainerMetrics(Wire, frozen=True, kw_only=True, gc=False):
     """Usage of one container; a resource may be missing.
 
-    ``usage`` maps resources to quantities. Its type is checked where it is read, so that a value
-    of another type costs that value and not the pod.
+    ``usage`` maps resources to quantities. The type of each value is checked where it is read, so
+    that a value of another type is dropped without the rest of the pod.
     """
 
     name: str
@@ -32,7 +32,7 @@ class PodMetrics(Wire, frozen=True, kw_only=True, gc=False):
 
     metadata: MetricsMeta
     timestamp: Time | None = None
-    window: Any = None  # checked where it is read, so that a strange one costs no usage
+    window: Any = None  # checked where it is read, so that an invalid window drops no usage
     containers: tuple[ContainerMetrics, ...] | None = None
 
 
@@ -41,7 +41,7 @@ class ExternalMetricValue(Wire, frozen=True, kw_only=True):
 
     metric_labels: Mapping[str, str] | None = None
     timestamp: Time | None = None
-    window: Any = None  # seconds; the same
+    window: Any = None  # seconds; checked where it is read
     value: Any = None  # a quantity; checked where it is read
 
 

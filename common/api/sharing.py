@@ -1,8 +1,8 @@
-"""Equal parts of many objects, kept in memory once.
+"""Sharing of equal parts of many objects in memory.
 
-The pods of a template differ in their names and times; what they ask for, their labels and their
-owners are the same. Decoded objects never change, so they can share such parts, as strings are
-interned. Who gets the same part back can also tell by its identity that nothing has changed.
+The pods of a template differ in their names and times, but have the same resources, labels and
+owners. Decoded objects never change, so they can share these parts, like interned strings. Callers
+can also compare shared parts by identity.
 """
 
 from typing import Generic, TypeVar
@@ -15,9 +15,9 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Pool(Generic[T]):
-    """Values by their content; the last ``size`` of them at least, twice as many at most.
+    """A pool of values by content: at least the last ``size`` values, at most twice as many.
 
-    What falls out is no longer shared with newcomers, and that is all.
+    A value that leaves the pool stays valid, but new equal values no longer share it.
     """
 
     def __init__(self, size: int) -> None:
@@ -29,7 +29,7 @@ class Pool(Generic[T]):
         return len(self._recent.keys() | self._older.keys())
 
     def shared(self, value: T) -> T:
-        """Return the first value of the same content that is still known; else this one."""
+        """Return an equal value from the pool; without one, add and return ``value``."""
         try:
             key = _encoder.encode(value)
         except OverflowError:  # a bare number of thirty digits is a quantity, too

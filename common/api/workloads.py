@@ -14,7 +14,7 @@ class Condition(Wire, frozen=True, kw_only=True):
 
 
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
-    """What Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have in common."""
+    """The common ``spec`` of Deployment, ReplicaSet, StatefulSet, DaemonSet and Job."""
 
     replicas: int | None = None  # absent for DaemonSets and Jobs
     selector: LabelSelector | None = None
@@ -44,7 +44,7 @@ class RolledMeta(OwnedMeta, frozen=True, kw_only=True):
 
 
 class RollingUpdate(Wire, frozen=True, kw_only=True):
-    """How far a rolling update may go below and above the wanted number of pods."""
+    """The limits of a rolling update below and above the wanted number of pods."""
 
     max_unavailable: int | str | None = None  # pods, or a percentage
     max_surge: int | str | None = None  # not of StatefulSets
@@ -52,7 +52,7 @@ class RollingUpdate(Wire, frozen=True, kw_only=True):
 
 
 class UpdateStrategy(Wire, frozen=True, kw_only=True):
-    """``spec.strategy`` of a Deployment, ``spec.updateStrategy`` of the others."""
+    """``spec.strategy`` of a Deployment, ``spec.updateStrategy`` of other workloads."""
 
     type: str = ""  # absent: RollingUpdate
     rolling_update: RollingUpdate | None = None
@@ -101,7 +101,7 @@ class StatefulSetStatus(WorkloadStatus, frozen=True, kw_only=True):
     observed_generation: int = 0
     updated_replicas: int = 0
     current_revision: str = ""
-    update_revision: str = ""  # another one than ``current_revision`` until a rollout is complete
+    update_revision: str = ""  # differs from ``current_revision`` until a rollout is complete
 
 
 class StatefulSet(Workload, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class TemplateMeta(Wire, frozen=True, kw_only=True):
 
 
 class PodTemplate(Wire, frozen=True, kw_only=True):
-    """A pod template, of which only the labels matter."""
+    """A pod template, decoded without anything but its labels."""
 
     metadata: TemplateMeta = TemplateMeta()
 
@@ -217,7 +217,7 @@ class ScaleStatus(Wire, frozen=True, kw_only=True):
 
 
 class Scale(Wire, frozen=True, kw_only=True):
-    """``autoscaling/v1`` Scale, as the scale subresource answers."""
+    """``autoscaling/v1`` Scale, as the scale subresource returns it."""
 
     metadata: ObjectMeta
     status: ScaleStatus = ScaleStatus()
