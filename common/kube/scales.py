@@ -194,9 +194,8 @@ class Scales:
         return asking
 
     async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
-        answer = await self._ask(
-            controller, retry=not keep
-        )  # the next background fetch is the retry
+        # Without a retry in the background: the next refresh is one.
+        answer = await self._ask(controller, retry=not keep)
         self._remember(controller, answer, keep=keep)
         return answer
 
