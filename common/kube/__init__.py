@@ -1,1 +1,1 @@
-"""The shell towards the API server; the only place that knows HTTP statuses and transports."""
+"""The client side of the API server; only this package handles HTTP statuses and transports."""

@@ -1,6 +1,6 @@
-"""The CA bundle of the webhook configuration, which admission and certs both write.
+"""Reading and writing the webhook configuration's CA bundle, for admission and certs.
 
-They write the same bytes, those of the Secret's CA file, so the later one undoes nothing.
+Both write the same bytes, those of the Secret's CA file, so neither reverts the other's change.
 """
 
 import base64
@@ -20,12 +20,12 @@ WEBHOOK_NAME = "vpa.k8s.io"
 
 
 def field(bundle: bytes) -> dict[str, str]:
-    """Return what ``clientConfig`` says of a bundle: nothing of an empty one."""
+    """Return the fields of ``clientConfig`` for a bundle; none for an empty one."""
     return {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
 
 
 def stored(configuration: Mapping[str, Any]) -> str:
-    """Return the CA bundle of our webhook as it is stored, in base64; empty if there is none."""
+    """Return the stored CA bundle of our webhook, in base64; empty if there is none."""
     for webhook in configuration.get("webhooks") or ():
         if webhook.get("name") == WEBHOOK_NAME:
             return str(webhook.get("clientConfig", {}).get("caBundle", ""))
@@ -33,7 +33,7 @@ def stored(configuration: Mapping[str, Any]) -> str:
 
 
 async def read(client: KubeClient, name: str = CONFIGURATION_NAME) -> bytes:
-    """Return what API servers trust now; empty if nothing, or if there is no webhook of ours.
+    """Return the CA bundle that API servers trust; empty if it or our webhook is missing.
 
     Raises:
         KubeError: the API server refused or could not be reached.
@@ -46,12 +46,12 @@ async def read(client: KubeClient, name: str = CONFIGURATION_NAME) -> bytes:
 
 
 async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAME) -> bool:
-    """Make API servers trust ``bundle``; return whether there was anything to change.
+    """Write ``bundle`` to the webhook configuration; return whether it changed.
 
-    Only while the configuration is the one that was read: of two writers one has to read again.
+    The write has the resource version that was read, so a concurrent writer causes a conflict.
 
     Raises:
-        ConflictError: the configuration was changed meanwhile.
+        ConflictError: another client changed the configuration meanwhile.
         NotFoundError: there is no configuration of this name.
         KubeError: the API server refused or could not be reached.
     """
@@ -72,6 +72,6 @@ async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAM
 
 
 def unchanged(there: Mapping[str, Any]) -> dict[str, str]:
-    """Return metadata that makes a patch a conflict once ``there`` is no longer what is stored."""
+    """Return metadata that makes a patch fail with a conflict if ``there`` is outdated."""
     version = there["metadata"].get("resourceVersion")
     return {"resourceVersion": version} if version else {}

@@ -1,4 +1,4 @@
-"""List and watch, kept as a snapshot of one kind of object."""
+"""An informer: list and watch, with snapshots of the objects of one kind."""
 
 import asyncio
 import contextlib
@@ -19,15 +19,15 @@ __all__ = ["Cache", "Change", "Snapshot", "apart"]
 
 T = TypeVar("T")
 
-_LONG_USE = 30.0  # seconds; a watch that lasted so long was a good one
-_CATCH_UP = 1.0  # seconds for what a broken watch missed: the next one brings that first
+_LONG_USE = 30.0  # seconds; a watch that lasted so long counts as successful
+_CATCH_UP = 1.0  # seconds in which a new watch sends the events that the broken one missed
 _SLICE = 1000  # changes reported before other tasks run
 
 
 def apart(
     on_change: Callable[[Change[T]], None], endpoint: Endpoint[T], errors: ObjectErrors
 ) -> Callable[[Change[T]], None]:
-    """Return the same callback with a boundary around each object: what it raises ends no watch."""
+    """Return the same callback with a boundary around each object: its errors end no watch."""
 
     def on_each(change: Change[T]) -> None:
         shown = change.new if change.new is not None else change.old
@@ -39,14 +39,14 @@ def apart(
 
 
 class Cache(Generic[T]):
-    """Follows one kind of object; ``run`` is an endless background task.
+    """An informer of one kind of object; ``run`` is an endless background task.
 
-    What readers see is an :class:`~common.kube.object_store.ObjectStore`; its snapshots don't
+    Readers use an :class:`~common.kube.object_store.ObjectStore`, whose snapshots don't
     change.
 
     ``on_change`` is called for each difference, in order, from the list as from the watch; it
-    must be quick, and what it raises ends the task. An object that can't be decoded is dropped
-    as if it were gone: acting on what it was before would be wrong.
+    must be quick, and its exceptions end the task. An object that can't be decoded is dropped
+    like a deleted one, because actions must not use its former state.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Cache(Generic[T]):
         self._is_open = False  # the server agreed to the present watch
         self._recovery = Recovery(client, endpoint.resource)
 
-    # What readers see
+    # For readers
 
     @property
     def synced(self) -> bool:
@@ -94,16 +94,16 @@ class Cache(Generic[T]):
 
     @property
     def fresh(self) -> bool:
-        """Return whether the objects are known to be current.
+        """Return whether the objects are current.
 
-        They are not from the moment that a list or a watch fails until one works again, and has
-        had time to catch up. Check it before acting on many objects at once.
+        They are stale from the failure of a list or a watch until the next one works and has had
+        time to catch up. Check this before acting on many objects at once.
         """
         return self._fresh_from <= asyncio.get_running_loop().time()
 
     @property
     def fresh_from(self) -> float:
-        """Since when they are ``fresh``, by the event loop's time; infinity: they aren't."""
+        """Return the event loop's time at which they became ``fresh``; infinity if they aren't."""
         return self._fresh_from
 
     @property
@@ -146,7 +146,7 @@ class Cache(Generic[T]):
         self._listed.set()
 
     async def _follow(self) -> None:
-        """Watch from version to version until the server wants us to list again."""
+        """Watch from version to version until the server requires a new list."""
         while True:
             try:
                 await self._watch()
@@ -154,7 +154,7 @@ class Cache(Generic[T]):
                 raise
             except (KubeError, DecodeError) as error:
                 if self._is_open and not isinstance(error, UnreachableError):
-                    raise  # the next watch from here would only bring it again
+                    raise  # a watch from this version would return the same event
                 self._fresh_from = math.inf
                 await self._recovery.after_failure(error)
             else:
@@ -173,7 +173,7 @@ class Cache(Generic[T]):
                     self._apply(event)
         finally:
             if loop.time() - started >= _LONG_USE:
-                self._recovery.used()  # a quiet resource without bookmarks is no trouble
+                self._recovery.used()  # a resource without events and bookmarks is no failure
 
     def _opened(self) -> None:
         self._is_open = True
@@ -190,7 +190,7 @@ class Cache(Generic[T]):
         if old is None and new is None:
             return
         if old is not None and new is not None and identity(old)[2] == event.resource_version:
-            return  # the server repeats itself
+            return  # a repeated event
         if new is None:
             self._store.remove(event.namespace, event.name)
         else:

@@ -1,4 +1,4 @@
-"""The client of the API server: everything that leaves or enters a process goes through it."""
+"""The client of the API server, for all its calls and watches."""
 
 import builtins
 import contextlib
@@ -24,24 +24,24 @@ from common.runtime.rate_limit import RateLimiter
 T = TypeVar("T")
 
 Troubled = Callable[[str, str], None]
-"""Is called for each failed read with the resource and a reason that is fit for a label."""
+"""Callback for each failed read, with the resource and a reason that can be a label value."""
 
 UNDECODABLE = "undecodable"
-"""The reason where an object has a shape that we don't know."""
+"""The reason for an object of an unexpected shape."""
 
-_PAGE = 500  # objects that are asked for at once
+_PAGE = 500  # objects in one request
 LOOKUP_SECONDS = 5.0
 _LOOKUP_BYTES = 4 * 1024 * 1024
 _RESTARTS = 3  # of a list whose continue token expired
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
-# Whole objects do as well, where a server knows nothing else: decoding takes what it needs.
+# Servers without metadata lists return whole objects; decoding skips the other fields.
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST = _METADATA.replace("Metadata;", "MetadataList;")
-_WATCH_IDLE = 180.0  # seconds without a byte; bookmarks come about once a minute
+_WATCH_IDLE = 180.0  # seconds without a byte; servers send bookmarks about once a minute
 
 
 class PatchType(enum.StrEnum):
-    """How a patch is written; the value is the content type."""
+    """The format of a patch; the value is its content type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -49,14 +49,14 @@ class PatchType(enum.StrEnum):
 
 
 class KubeClient:
-    """Speaks to one API server; an asynchronous context manager.
+    """A client of one API server; an asynchronous context manager.
 
-    Reads are tried again a few times, with growing pauses, where the server is away,
-    overloaded or failing. Writes never are: the caller has to decide again. Every
-    failure is a :class:`~common.errors.KubeError`; an answer of a shape that we don't know is
+    Reads are retried a few times, with growing pauses, if the server is unreachable,
+    overloaded or failing. Writes are never retried: the caller has to decide again. Every
+    failure is a :class:`~common.errors.KubeError`; an answer of an unexpected shape is
     a :class:`~common.errors.DecodeError`. ``qps`` and ``burst`` bound all calls but watches.
-    ``troubled`` learns of objects that can't be decoded, and by caches of lists and watches that
-    fail.
+    ``troubled`` is called for objects that can't be decoded. Caches call it for lists and watches
+    that fail.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class KubeClient:
         self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
         self.limiter = RateLimiter(qps, burst)
         self.before_write: Callable[[], None] = no_check
-        self._strange: dict[str, frozenset[str]] = {}  # path of a list -> what was left out of it
+        self._strange: dict[str, frozenset[str]] = {}  # path of a list -> objects that it omitted
 
     def apart(self, *, qps: float, burst: float) -> Self:
-        """Return the same client with limits of its own: its calls don't wait for others."""
+        """Return the same client with separate rate limits."""
         other = copy.copy(self)
         other.limiter = RateLimiter(qps, burst)
         return other
@@ -85,7 +85,7 @@ class KubeClient:
     def guarded(self, before_write: Callable[[], None]) -> Self:
         """Return the same client that calls ``before_write`` just before it sends a write.
 
-        A KubeError that ``before_write`` raises keeps the write back.
+        If ``before_write`` raises a KubeError, the write is not sent.
         """
         other = copy.copy(self)
         other.before_write = before_write
@@ -97,7 +97,7 @@ class KubeClient:
         return self._transport.connectivity.reachable
 
     async def back_within(self, seconds: float) -> bool:
-        """Wait so long, or until an API server that was away answers again; whether it did."""
+        """Wait for an unreachable API server at most so long; return whether it is back."""
         return await self._transport.connectivity.back_within(seconds)
 
     async def __aenter__(self) -> Self:
@@ -127,10 +127,10 @@ class KubeClient:
         return decoded(endpoint, await self.request("GET", path, retry=retry))
 
     async def look_up(self, path: str, *, retry: bool = True) -> bytes:
-        """GET an object that a user's text names, such as a target of an unknown kind.
+        """GET an object that a user's text references, such as a target of an unknown kind.
 
-        An answer has five seconds and 4 MiB. That there is none in time says nothing about the API
-        server: it may be the server of a custom API that hangs.
+        The limits are five seconds and 4 MiB. A time-out doesn't mean that the API server is
+        unreachable, because an aggregated API server may cause it.
         """
         return await self._transport.request(
             Call(
@@ -158,8 +158,8 @@ class KubeClient:
     ) -> Listing[T]:
         """Return all objects, fetched page by page at one version.
 
-        An object that can't be decoded is left out and counted; it is logged unless the last
-        list left it out as well. A continue token that expired on the way starts the list over.
+        An object that can't be decoded is omitted and counted. It is logged unless the last list
+        omitted it as well. If a continue token expires, the list starts again.
         """
         path = endpoint.collection(namespace)
         query = {**_selectors(label_selector, field_selector), "limit": page_size}
@@ -193,9 +193,9 @@ class KubeClient:
         strange: builtins.list[str],
         known: Collection[str] = (),
     ) -> Undecoded[T]:
-        """Return all objects, decoded slice by slice: for what is asked for often and never kept.
+        """Return all objects, decoded slice by slice; for lists that are frequent and not stored.
 
-        ``strange`` collects the names of those that can't be decoded, ``known`` are not logged.
+        ``strange`` collects the names of objects that can't be decoded; ``known`` are not logged.
         """
         path = endpoint.collection(namespace)
 
@@ -216,12 +216,12 @@ class KubeClient:
         field_selector: str = "",
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Events after ``resource_version``, until the server or a silence ends the watch.
+        """Yield events after ``resource_version`` until the server ends the watch or is silent.
 
-        ``on_open`` is called once the server has agreed to it.
+        ``on_open`` is called when the server has accepted the watch.
 
-        Close it with ``contextlib.aclosing``. It ends quietly after five to ten minutes, and
-        when nothing came for three; go on from the last event's version.
+        Close it with ``contextlib.aclosing``. It ends without an error after five to ten minutes,
+        or three minutes without data; continue from the last event's version.
 
         Raises:
             GoneError: the version is too old: list again.
@@ -256,7 +256,7 @@ class KubeClient:
     async def create(
         self, endpoint: Endpoint[T], body: Any, *, namespace: str = "", dry_run: bool = False
     ) -> T:
-        """Create an object; in a dry run every check is made, and nothing is stored."""
+        """Create an object; a dry run makes all checks and stores nothing."""
         path = endpoint.collection(namespace)
         query: Query = {"dryRun": "All"} if dry_run else {}
         answer = await self.request("POST", path, query=query, body=typed(endpoint, body))
@@ -271,7 +271,7 @@ class KubeClient:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """PUT a whole object; only with an object that was read as a dictionary."""
+        """PUT a whole object, which must have been read as a dictionary."""
         path = endpoint.object(name, namespace, subresource)
         return decoded(endpoint, await self.request("PUT", path, body=typed(endpoint, body)))
 
@@ -286,7 +286,7 @@ class KubeClient:
         subresource: str = "",
         manager: str = "",
     ) -> T:
-        """Patch one object; without a ``manager`` the fields are those of our User-Agent."""
+        """Patch one object; without a ``manager`` the User-Agent names the field manager."""
         path = endpoint.object(name, namespace, subresource)
         query = {"fieldManager": manager} if manager else None
         answer = await self.request(
@@ -305,7 +305,7 @@ class KubeClient:
         uid: str = "",
         resource_version: str = "",
     ) -> None:
-        """Delete one object, with ``uid`` and ``resource_version`` only if it is still that one."""
+        """Delete one object; with ``uid`` or ``resource_version`` only if it still has these."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
@@ -317,10 +317,10 @@ class KubeClient:
         await self.request("DELETE", endpoint.object(name, namespace), body=options)
 
     async def evict(self, namespace: str, name: str, *, uid: str = "") -> None:
-        """Evict a pod through its budget; with ``uid`` only if it is still that one.
+        """Evict a pod through the Eviction API; with ``uid`` only if the pod still has it.
 
         Raises:
-            TooManyRequestsError: with the cause ``DisruptionBudget`` the budget refused.
+            TooManyRequestsError: the budget refused, if the cause is ``DisruptionBudget``.
             ConflictError: the pod of that name has another UID.
             KubeError: anything else; kubernetes-resize.md 5 lists the answers.
         """
@@ -336,7 +336,7 @@ class KubeClient:
     async def resize(
         self, namespace: str, name: str, operations: Sequence[Any], *, manager: str = ""
     ) -> Pod:
-        """Resize a pod in place by JSON patch; the answer is the pod as it is wanted now."""
+        """Resize a pod in place by JSON patch; return the pod with its new spec."""
         return await self.patch(
             PODS,
             name,
@@ -347,7 +347,7 @@ class KubeClient:
             manager=manager,
         )
 
-    # Anything else
+    # Other requests
 
     async def request(
         self,
@@ -361,9 +361,9 @@ class KubeClient:
         retry: bool = True,
         seconds: float = CALL_SECONDS,
     ) -> bytes:
-        """Send one request and read the whole answer; ``seconds`` bounds each try.
+        """Send one request and read the whole answer; ``seconds`` limits each try.
 
-        ``body`` is a wire type, a dictionary or list, or bytes. A GET is tried again unless
+        ``body`` is a wire type, a dictionary or list, or bytes. A GET is retried unless
         ``retry`` is False.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)

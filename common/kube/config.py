@@ -1,4 +1,4 @@
-"""Finds the API server: in a pod by its service account, elsewhere by a kubeconfig."""
+"""Configuration of the connection: from a pod's service account, or from a kubeconfig."""
 
 import asyncio
 import logging
@@ -13,22 +13,22 @@ from common.kube.connection import Connection, client_context, one_line
 logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod has its token and the authority of the API server."""
+"""The folder of a pod with its token and the CA of the API server."""
 
-_TOKEN_SECONDS = 60.0  # after which the file is read again: the kubelet replaces the token in time
+_TOKEN_SECONDS = 60.0  # until the file is read again; the kubelet rotates tokens in time
 
 
 async def load(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Connection:
     """Return the connection that the kubeconfig describes; without one, that of our own pod.
 
-    Whatever the source, a 401 makes the client read the credentials again.
+    With either source, the client reads the credentials again after a 401.
 
     Raises:
         ConfigError: a file is missing or broken, or we don't run in a pod.
     """
     if not kubeconfig:
         return await asyncio.to_thread(in_pod, environ)
-    # Here, because a pod needs none of it: 36 MiB and a third of a second.
+    # Imported here, because it takes 36 MiB and a third of a second, and a pod doesn't need it.
     from common.kube import kubeconfig as file  # noqa: PLC0415 - see above
 
     return await file.load(kubeconfig)
@@ -57,7 +57,7 @@ def in_pod(environ: Mapping[str, str], folder: Path | None = None) -> Connection
 
 
 class TokenFile:
-    """The token of a service account, read again when it is a minute old or was refused.
+    """The token of a service account; it is read again after a minute, or when refused.
 
     While the file can't be read, the last token stays in use.
     """
@@ -89,7 +89,7 @@ class TokenFile:
         return f"Bearer {self._token}"
 
     async def renew(self) -> None:
-        """Read the file again, and log it where that fails."""
+        """Read the file again; log a failure."""
         self._due = asyncio.get_running_loop().time() + _TOKEN_SECONDS
         try:
             await asyncio.to_thread(self.read)

@@ -1,4 +1,4 @@
-"""Where the API server is, and how it knows us; made by ``common.kube.config``."""
+"""The address of the API server and our credentials; ``common.kube.config`` creates them."""
 
 import ssl
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Credentials(Protocol):
-    """A source of the Authorization header; tokens rotate, so it is asked for every request."""
+    """A source of the Authorization header; tokens rotate, so every request reads it."""
 
     async def authorization(self) -> str:
         """Return the header's value; empty with a client certificate, or without credentials."""
         ...
 
     async def renew(self) -> None:
-        """Read the credentials again: the server refused the present ones."""
+        """Read the credentials again, after the server refused the current ones."""
         ...
 
 
@@ -27,15 +27,15 @@ class StaticCredentials:
         return self._authorization
 
     async def renew(self) -> None:
-        """Nothing can be renewed."""
+        """Do nothing, because a constant header can't be renewed."""
 
 
 class Connection:
-    """How to reach one API server.
+    """The address, TLS settings and credentials for one API server.
 
     ``base_url`` has no slash at its end. Without ``ssl_context`` the system's authorities
-    count. ``server_hostname`` replaces the name that the certificate must carry. The token
-    never shows in ``repr``, so it never reaches a log.
+    are trusted. ``server_hostname`` replaces the name that the certificate must have. ``repr``
+    doesn't contain the token, so that logs don't either.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Connection:
         return {"Authorization": authorization} if authorization else {}
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """Renew what was refused with a 401; return whether there are other headers than these.
+        """Renew headers refused with a 401; return whether the current ones differ from them.
 
         Another request may have renewed them in the meantime.
         """
@@ -75,10 +75,11 @@ class Connection:
 def client_context(
     *, ca_file: str | None = None, ca_data: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
-    """Return a TLS context as Kubernetes clients use it.
+    """Return a TLS context with the settings of Kubernetes clients.
 
-    HTTP/1.1 only. Cluster authorities are often made without the extensions that
-    ``VERIFY_X509_STRICT``, a default of newer Pythons, asks for; other clients don't.
+    The context offers only HTTP/1.1. It doesn't set ``VERIFY_X509_STRICT``, a default of newer
+    Pythons: cluster authorities often lack the extensions that it requires, and other clients
+    accept them.
 
     Raises:
         OSError: the authority's file can't be read, or is no certificate (``ssl.SSLError``).

@@ -1,4 +1,4 @@
-"""Whether the API server answers; one state for all that use a client."""
+"""The state of the connection to the API server, shared by all users of a client."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connectivity:
-    """Logs once when the API server goes away, and once when it is back."""
+    """The state of the connection; its changes are logged once."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -25,16 +25,16 @@ class Connectivity:
             )
 
     def answered(self) -> None:
-        """Return a request was answered, whatever the answer."""
+        """Note that a request was answered, with any status."""
         if not self.reachable:
             self.reachable = True
             self._back.set()
             logger.info("API server reachable again", extra={"server": self._server})
 
     async def back_within(self, seconds: float) -> bool:
-        """Wait so long, or until the API server answers again; return whether it did.
+        """Wait at most ``seconds`` until the API server answers again; return whether it does.
 
-        One that isn't known to be away can't come back.
+        Return False at the end of the wait, too, if no request has failed.
         """
         if self.reachable:
             await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: objects as JSON, with the kind that our types don't carry."""
+"""Bodies of requests and answers: JSON, with the kinds that our wire types omit."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ def decoded(endpoint: Endpoint[T], body: bytes) -> T:
 
 
 def typed(endpoint: Endpoint[Any], body: Any) -> bytes:
-    """Return the body with the ``apiVersion`` and ``kind`` that our wire types don't carry."""
+    """Return the body with the ``apiVersion`` and ``kind`` that our wire types omit."""
     if isinstance(body, bytes):
         return body
     head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind}

@@ -1,4 +1,4 @@
-"""The resources that we speak to: where they live, and what their objects are."""
+"""The API resources that the processes use, with their paths and object types."""
 
 import re
 from collections.abc import Iterator
@@ -25,16 +25,16 @@ from common.errors import InvalidRequestError
 T = TypeVar("T")
 
 Permission: TypeAlias = tuple[str, str, str, str]
-"""One verb in the words of RBAC: group, resource with its subresource, verb, name ("": any)."""
+"""One RBAC permission: group, resource with its subresource, verb, name ("": any)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Calls that a component makes, in the words of RBAC; manifests are compared with them.
+    """A component's calls in the terms of RBAC; tests compare manifests with them.
 
-    ``resource`` carries the subresource (``pods/eviction``); ``*`` stands for every group, or
-    for every resource that has the subresource. ``names`` are the only objects that are
-    touched, none means all; RBAC can't bind ``create``, ``list`` and ``watch`` to names.
+    ``resource`` includes the subresource (``pods/eviction``); ``*`` means every group, or every
+    resource that has the subresource. ``names`` are the only objects that are used; empty means
+    all. RBAC can't restrict ``create``, ``list`` and ``watch`` to names.
     """
 
     group: str
@@ -53,8 +53,8 @@ class Access:
 class Endpoint(Generic[T]):
     """One resource of the API, and the wire type of its objects.
 
-    ``resource`` is the plural name that stands in paths; ``group`` is empty for core. With
-    ``metadata_only`` lists and watches ask for nothing but the metadata of the objects.
+    ``resource`` is the plural name in paths; ``group`` is empty for core. With
+    ``metadata_only`` lists and watches request only the metadata of the objects.
     """
 
     group: str
@@ -67,23 +67,23 @@ class Endpoint(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """``apiVersion`` of the objects: ``v1``, ``apps/v1``."""
+        """Return ``apiVersion`` of the objects, such as ``v1`` or ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def collection(self, namespace: str = "") -> str:
-        """Path of all objects, or of those in one namespace."""
+        """Return the path of all objects, or of those in one namespace."""
         root, resource = version_path(self.group, self.version), _segment(self.resource)
         if namespace and self.namespaced:
             return f"{root}/namespaces/{_segment(namespace)}/{resource}"
         return f"{root}/{resource}"
 
     def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """Path of one object, or of a subresource such as ``scale``."""
+        """Return the path of one object, or of a subresource such as ``scale``."""
         path = f"{self.collection(namespace)}/{_segment(name)}"
         return f"{path}/{subresource}" if subresource else path
 
     def access(self, *verbs: str, subresource: str = "", names: tuple[str, ...] = ()) -> Access:
-        """Return what calling this resource with ``verbs`` takes."""
+        """Return the permissions for calling this resource with ``verbs``."""
         resource = f"{self.resource}/{subresource}" if subresource else self.resource
         return Access(self.group, resource, verbs, names)
 
@@ -99,21 +99,21 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def group_path(group: str) -> str:
-    """Path of the discovery document that lists a group's versions."""
+    """Return the path of the discovery document that lists a group's versions."""
     return f"/apis/{_segment(group)}"
 
 
 def version_path(group: str, version: str) -> str:
-    """Path of one version of a group, which lists its resources; the core group has no name."""
+    """Return the path of one version of a group; the core group has no name."""
     return f"{group_path(group)}/{_segment(version)}" if group else f"/api/{_segment(version)}"
 
 
 def _segment(name: str) -> str:
-    """Quote a name for a path. Hardly any needs it, and looking is cheaper.
+    """Quote a name for a path. A check first is cheaper, because few names need quoting.
 
     Raises:
-        InvalidRequestError: servers take the name for a step to another path, or it has half of a
-            character, which UTF-8 can't encode.
+        InvalidRequestError: the name is a relative path segment, or has a surrogate, which UTF-8
+            can't encode.
     """
     if _PLAIN.fullmatch(name):
         if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""Kubernetes Events: correlated as clients expect it, sent in the background.
+"""Kubernetes Events: correlated like those of client-go, and sent in the background.
 
 Source: client-go tools/record, events_cache.go; recommender.md and updater.md name the events.
 """
@@ -27,18 +27,18 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 _DICTS = EVENTS.as_dicts()
-_SAME_FOR = timedelta(minutes=10)  # after this a repeated event is a new one
+_SAME_FOR = timedelta(minutes=10)  # then a repeated event is a new one
 _BURST = 25.0  # events of one object at once
 _REFILL = 1 / 300  # events of one object per second, on average
-_SIMILAR = 10  # messages of one reason about one object, from which on they are combined
+_SIMILAR = 10  # messages of one reason about one object, before they are combined
 _COMBINED = "(combined from similar events): "
 _REMEMBERED = 4096  # events and objects
-_QUEUE = 1000  # events that wait to be sent
+_QUEUE = 1000  # events in the queue
 _FLUSH_SECONDS = 1.0
 
 
 def reference(endpoint: Endpoint[Any], meta: ObjectMeta) -> ObjectReference:
-    """Return what an Event says it is about."""
+    """Return the reference of an Event to its object."""
     return ObjectReference(
         api_version=endpoint.api_version,
         kind=endpoint.kind,
@@ -51,7 +51,7 @@ def reference(endpoint: Endpoint[Any], meta: ObjectMeta) -> ObjectReference:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Something that happened to an object."""
+    """An occurrence about an object, before correlation."""
 
     about: ObjectReference
     type: str
@@ -62,7 +62,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Send a new Event."""
+    """The decision to create a new Event."""
 
     namespace: str
     body: dict[str, Any]
@@ -70,7 +70,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Increase:
-    """It happened again: raise the count of its Event."""
+    """The decision to raise the count of an Event, because it is repeated."""
 
     namespace: str
     name: str
@@ -79,7 +79,7 @@ class Increase:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The object has had more events than are worth reading."""
+    """The decision to drop an occurrence, because the object had too many Events."""
 
 
 EventAction: TypeAlias = Create | Increase | Drop
@@ -88,7 +88,7 @@ Key: TypeAlias = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Similar:
-    """What was said about one object for one reason."""
+    """The messages about one object for one reason."""
 
     messages: set[str]
     last: datetime
@@ -102,11 +102,11 @@ class _SentEvent:
 
 
 class Correlator:
-    """Decides what becomes of an occurrence; remembers the last few thousand.
+    """Correlates occurrences to Events; caches the last few thousand.
 
     The same text about the same object within ten minutes raises a count. The tenth different
-    text for the same reason begins an Event that stands for it and all further ones. Events of
-    one object come 25 at once, then one in five minutes.
+    text for the same reason begins an Event that combines it with all further ones. The rate
+    limit of one object is a burst of 25 Events, then one in five minutes.
     """
 
     def __init__(self, component: str) -> None:
@@ -114,7 +114,7 @@ class Correlator:
         self._sent: OrderedDict[Key, _SentEvent] = OrderedDict()
         self._similar: OrderedDict[Key, _Similar] = OrderedDict()
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
-        self._named = 0  # nanoseconds, in the last name that was given
+        self._named = 0  # nanoseconds, in the last generated name
 
     def decide(self, occurrence: Occurrence) -> EventAction:
         object_key = _object_key(occurrence.about)
@@ -132,11 +132,11 @@ class Correlator:
         self._sent.move_to_end(key)
         patch: dict[str, Any] = {"count": sent.count, "lastTimestamp": _time(sent.last)}
         if message != occurrence.message:
-            patch["message"] = message  # the latest of those that are combined
+            patch["message"] = message  # the latest of the combined ones
         return Increase(_namespace(occurrence.about), sent.name, patch)
 
     def _in_brief(self, occurrence: Occurrence) -> tuple[Key, str]:
-        """Return the key of its Event, and the message: alone, or combined with others."""
+        """Return the key and the message of its Event, which may combine several occurrences."""
         key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
         similar = self._similar.get(key)
         if similar is None or occurrence.at - similar.last > _SAME_FOR:
@@ -151,14 +151,14 @@ class Correlator:
         return key, _COMBINED + occurrence.message
 
     def forget(self, occurrence: Occurrence) -> None:
-        """Forget an Event that wasn't stored, or is gone: the next one is new."""
+        """Forget an Event that wasn't stored, or is gone, so that the next one is new."""
         key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
         self._sent.pop((*key, occurrence.message), None)
-        self._sent.pop(key, None)  # if it was combined with others
+        self._sent.pop(key, None)  # if it was combined
 
     def _create(self, key: Key, message: str, occurrence: Occurrence) -> Create:
         about, at = occurrence.about, occurrence.at
-        # Names are made of the time, so two events of one moment need different ones.
+        # Names contain the time, so two events of the same nanosecond need different ones.
         self._named = max(int(at.timestamp() * 1_000_000) * 1000, self._named + 1)
         name = f"{about.name}.{self._named:x}"
         self._sent[key] = _SentEvent(name, at, 1)
@@ -182,11 +182,11 @@ class Correlator:
 
 
 class EventRecorder:
-    """Takes events without ever blocking, and sends them from the background task ``run``.
+    """Queues Events without blocking, and sends them from the background task ``run``.
 
-    Events are news, not records: what can't be sent is lost. The log says once when that
-    begins, and how many were lost when a whole queue has been sent without trouble. ``client``
-    should have limits of its own (``apart``), or actions wait for their news.
+    Events are best effort: those that can't be sent are lost. A log line reports the first loss,
+    and another one the number of lost Events after a whole queue was sent without an error.
+    ``client`` should have separate limits (``apart``), so that Events don't delay actions.
     """
 
     def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:
@@ -195,12 +195,12 @@ class EventRecorder:
         self._correlator = Correlator(component)
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(_QUEUE)
         self._dropped = 0  # since the queue was last seen empty
-        self._lost = 0  # not sent since everything was
+        self._lost = 0  # not sent since the last complete queue
         self._failure_logged = False
         self._failing = False  # something was not sent since the queue was last empty
 
     def event(self, about: ObjectReference, type: str, reason: str, message: str) -> None:
-        """Queue one event; when too many wait, it is dropped."""
+        """Queue one event; drop it if the queue is full."""
         occurrence = Occurrence(about, type, reason, message, self._clock.now())
         try:
             self._queue.put_nowait(occurrence)
@@ -210,7 +210,7 @@ class EventRecorder:
             self._dropped += 1
 
     async def run(self) -> None:
-        """Send until cancelled, and then what waits, for a second at most."""
+        """Send until cancelled, and then the rest of the queue, for a second at most."""
         try:
             while True:
                 await self._send(await self._queue.get())
@@ -229,7 +229,7 @@ class EventRecorder:
             if isinstance(decision, Increase):
                 try:
                     await self._increase(decision)
-                except NotFoundError:  # it lived out its hour
+                except NotFoundError:  # the Event expired after an hour
                     self._correlator.forget(occurrence)
                     decision = self._correlator.decide(occurrence)
             if isinstance(decision, Create):
@@ -256,7 +256,7 @@ class EventRecorder:
         self._failing = True
 
     def _settle(self) -> None:
-        """Log what was lost, once nothing waits any more and the trouble is over."""
+        """Log how many events were lost, when the queue is empty and sending works again."""
         if self._dropped:
             logger.info("events are no longer dropped", extra={"dropped": self._dropped})
             self._dropped = 0
@@ -280,7 +280,7 @@ def _object_key(about: ObjectReference) -> Key:
 
 
 def _namespace(about: ObjectReference) -> str:
-    """Events about objects without a namespace lie in ``default``."""
+    """Return the Event's namespace; ``default`` for cluster-scoped objects."""
     return about.namespace or "default"
 
 

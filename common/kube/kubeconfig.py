@@ -1,6 +1,6 @@
-"""Reads kubeconfigs with the library that knows their many forms, exec plugins and providers.
+"""Kubeconfigs, read by a library that supports their forms, exec plugins and providers.
 
-The only module that imports ``kubernetes_asyncio``, and imported only where there is a kubeconfig:
+Only this module imports ``kubernetes_asyncio``, and it is imported only if there is a kubeconfig:
 the library takes 36 MiB and a third of a second. Nothing else of it is used.
 """
 
@@ -21,7 +21,7 @@ from common.kube.connection import Connection, client_context, one_line
 
 logger = logging.getLogger(__name__)
 
-# What the library raises for files that are not as they should be; it checks no types.
+# Exceptions of the library for malformed files, because it checks no types.
 _UNUSABLE = (
     ConfigException,
     OSError,
@@ -61,7 +61,7 @@ async def load(kubeconfig: str) -> Connection:
 
 
 def _other(error: FileNotFoundError, kubeconfig: str) -> str:
-    """Return the missing file, unless it is the kubeconfig, which the sentence names already."""
+    """Return the missing file, unless it is the kubeconfig, which the message names already."""
     missing = error.filename
     if not missing or Path(missing) == Path(kubeconfig).absolute():
         return ""
@@ -120,10 +120,10 @@ def _connection(configuration: Configuration, loader: Any, read: Load) -> Connec
 
 
 def _load_key_pair(context: ssl.SSLContext, configuration: Configuration) -> None:
-    """Take over a client certificate, and leave no copy of its key behind.
+    """Load a client certificate, and delete the library's copy of its key.
 
-    The library writes what stands inside a kubeconfig to temporary files, because OpenSSL
-    reads nothing else, and would keep them until the process ends.
+    The library writes inline data of a kubeconfig to temporary files, because OpenSSL reads only
+    files, and keeps them until the process ends.
     """
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
@@ -131,7 +131,7 @@ def _load_key_pair(context: ssl.SSLContext, configuration: Configuration) -> Non
 
 
 class _LoadedCredentials:
-    """Credentials as the library keeps them, read again when they are due or refused."""
+    """The library's credentials, read again when they are due or refused."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _LoadedCredentials:
         self._context = context
 
     async def authorization(self) -> str:
-        """Return the header, after asking an exec plugin again if its token has expired."""
+        """Return the header; run the exec plugin again if its token has expired."""
         if hasattr(self._loader, "exec_plugin_expiry"):
             await self._run_plugin()
         try:
@@ -157,7 +157,7 @@ class _LoadedCredentials:
         return (value or "").strip()
 
     async def renew(self) -> None:
-        """Read everything again; client certificates count from the next connection on."""
+        """Read everything again; new connections use a changed client certificate."""
         try:
             self._configuration, self._loader = await self._read()
             if self._context is not None:
@@ -166,7 +166,7 @@ class _LoadedCredentials:
             logger.warning("credentials not renewed", extra={"error": one_line(error)})
 
     async def _run_plugin(self) -> None:
-        """Ask the exec plugin again; the library does so if its answer has expired."""
+        """Run the exec plugin through the library, which does so if its answer has expired."""
         try:
             await self._loader.load_from_exec_plugin()
         except _UNUSABLE as error:

@@ -33,16 +33,16 @@ logger = logging.getLogger(__name__)
 
 _DICTS = LEASES.as_dicts()
 _RELEASE_SECONDS = 1.0
-_LOCK = "leases"  # the one kind of lock that Kubernetes' own clients still know
+_LOCK = "leases"  # the only kind of lock that client-go still supports
 
 
 def micro_time(moment: datetime) -> str:
-    """``2026-01-02T15:04:05.000000Z``: always six digits, or the API server answers 400."""
+    """Format ``2026-01-02T15:04:05.000000Z``; the API server requires six digits."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class AdmissionStatus(enum.StrEnum):
-    """What the status lease says about the admission controller."""
+    """The state of the admission controller according to its status lease."""
 
     ALIVE = "alive"
     STALE = "stale"
@@ -55,9 +55,9 @@ class AdmissionStatus(enum.StrEnum):
 
 
 def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
-    """Return whether the lease was made, or renewed, less than ``max_age`` ago.
+    """Return whether the lease was created or renewed less than ``max_age`` ago.
 
-    Its holder and its own duration don't matter.
+    Ignore its holder and its own duration.
 
     Source: updater.md 3; ``isLeaseValid``, vertical-pod-autoscaler/pkg/utils/status.
     """
@@ -66,9 +66,9 @@ def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
 
 
 class StatusLease:
-    """The Lease by which the admission controller shows that it runs.
+    """The Lease that shows that the admission controller works.
 
-    All of its replicas write the same one; the updater reads it before it evicts.
+    All replicas write the same one; the updater reads it before it evicts pods.
     """
 
     def __init__(self, client: KubeClient, *, namespace: str, name: str, clock: Clock) -> None:
@@ -78,9 +78,9 @@ class StatusLease:
         self._clock = clock
 
     async def read(self, *, max_age: timedelta) -> AdmissionStatus:
-        """Look once; ``max_age`` is what the updater takes for a sign of life.
+        """Read the status; a lease older than ``max_age`` counts as expired.
 
-        The client tries a failing read again a few times.
+        The client retries a failed read a few times.
         """
         try:
             lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
@@ -93,7 +93,7 @@ class StatusLease:
         return AdmissionStatus.ALIVE if alive else AdmissionStatus.STALE
 
     async def write(self, holder: str, *, interval: timedelta) -> None:
-        """Create the lease, or renew it; that another replica was faster is fine.
+        """Create or renew the lease; a conflict with another replica is no error.
 
         Raises:
             KubeError: the API server refused, or didn't answer.
@@ -128,10 +128,10 @@ class StatusLease:
     async def keep(
         self, holder: str, *, interval: timedelta, deserved: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write every ``interval``, the first time after one; failures are logged.
+        """Write the lease at the end of each ``interval``; log failures.
 
-        ``deserved`` is called before each write. While it returns False nothing is written, and
-        the Lease grows old.
+        ``deserved`` is called before each write. If it returns False, nothing is written, so that
+        the Lease expires.
         """
         seconds = interval.total_seconds()
         failing = False
@@ -154,17 +154,17 @@ class StatusLease:
 
 
 class LeaderElection:
-    """Lets one replica act; ``run`` is an endless background task.
+    """The election of the replica that may act; ``run`` is an endless background task.
 
-    A holder is believed for its lease's duration since we last saw the record change, by our
-    own clock: the times in the record aren't compared, so that clocks may differ. A process that
-    can't renew within the deadline ends before the others take over. A process that is stopped
-    can't end in time, so ``check`` is called just before each write: a process leads no longer than
-    the lease's duration from the start of its last renewal (X120).
+    Another holder's lease counts as valid for its duration from the last change that we observed,
+    by our own clock: the times in the record aren't compared, because clocks may differ. A process
+    that can't renew within the deadline ends before another replica takes over. A suspended
+    process can't end in time, so ``check`` is called just before each write: a process leads no
+    longer than the lease's duration from the start of its last renewal (X120).
 
-    It has more attributes than other classes: eight are arguments, and the others are one state
-    machine (what we hold, and what we have seen of others) that would only be harder to follow
-    in two places.
+    It has more attributes than other classes: eight are arguments, and the rest are one state
+    machine (our lease, and the observed lease of another holder) that is easier to follow in one
+    place.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class LeaderElection:
         retry_period: timedelta,
         clock: Clock,
     ) -> None:
-        """Raises ConfigError unless duration > deadline > 1.2 retry periods > 0."""
+        """Raise ConfigError unless duration > deadline > 1.2 retry periods > 0."""
         if not timedelta() < retry_period * 1.2 < renew_deadline < lease_duration:
             raise ConfigError(
                 "leader election needs lease duration > renew deadline > 1.2 * retry period > 0"
@@ -193,27 +193,27 @@ class LeaderElection:
         self._retry = retry_period.total_seconds()
         self._clock = clock
         self._acquired = asyncio.Event()
-        self._renewed = -math.inf  # the event loop's time at which the last good write began
-        self._held: dict[str, Any] | None = None  # the lease as we wrote it last
-        self._unanswered = False  # a write of it may have arrived
-        self._seen: Any = None  # spec of another's lease, as last seen
+        self._renewed = -math.inf  # the event loop's start time of the last successful write
+        self._held: dict[str, Any] | None = None  # the lease as last written
+        self._unanswered = False  # a write without an answer may have been stored
+        self._seen: Any = None  # spec of another holder's lease, as last observed
         self._seen_at = -math.inf  # the event loop's time at which it changed
         self._holder = ""
 
     @property
     def leading(self) -> bool:
-        """Return whether no other replica can have the lease.
+        """Return whether no other replica can hold the lease.
 
-        Others count from when they saw our last renewal, which is not before it began. The event
-        loop's time goes on while the process is stopped.
+        Other replicas count from the time at which they observed our last renewal, which is not
+        before its start. The event loop's time continues while the process is suspended.
         """
         return asyncio.get_running_loop().time() < self._renewed + self._duration
 
     def check(self) -> None:
-        """Check the lease just before a write is sent.
+        """Check the lease immediately before a write is sent.
 
         Raises:
-            NotLeadingError: it may have run out.
+            NotLeadingError: it may have expired.
         """
         if not self.leading:
             raise NotLeadingError(
@@ -224,10 +224,10 @@ class LeaderElection:
         await self._acquired.wait()
 
     async def run(self) -> None:
-        """Wait for the lease, keep it, and give it back when cancelled.
+        """Wait for the lease, renew it, and release it when cancelled.
 
         Raises:
-            LeadershipLostError: the lease was not renewed in time, or another has it.
+            LeadershipLostError: the lease was not renewed in time, or another replica holds it.
         """
         try:
             try:
@@ -262,18 +262,18 @@ class LeaderElection:
                 ) from error
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease; False if that has to be tried again."""
+        """Take or renew the lease; return False if this has to be retried."""
         if self._held is not None:
             try:
                 await self._write(self._held)
             except (KubeError, DecodeError):
-                self._held = None  # look what it is like now
+                self._held = None  # read the current lease
             else:
                 return True
         try:
             return await self._look_and_take()
         except ConflictError:
-            return False  # another was faster
+            return False  # another replica was faster
         except (KubeError, DecodeError) as error:
             logger.debug("lease not taken", extra={"lease": self._name, "error": str(error)})
             return False
@@ -308,14 +308,14 @@ class LeaderElection:
         await self._hold(self._client.replace(_DICTS, self._name, body, namespace=self._namespace))
 
     async def _hold(self, write: Awaitable[dict[str, Any]]) -> None:
-        """Send a write that makes the lease ours, from the moment at which it begins."""
+        """Send a write that takes the lease; it is valid from the start of the write."""
         began = asyncio.get_running_loop().time()
         self._unanswered = True
         self._held = await write
         self._unanswered, self._renewed = False, began
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Return the record that says that we hold the lease as of now."""
+        """Return the record that we hold the lease from now on."""
         now = micro_time(self._clock.now())
         spec = {
             **before,
@@ -334,9 +334,9 @@ class LeaderElection:
             logger.info("another replica leads", extra={"lease": self._name, "leader": holder})
 
     async def _release(self) -> None:
-        """Leave an empty holder behind, so that the next one need not wait.
+        """Write an empty holder, so that the next one doesn't have to wait.
 
-        Where the last write has no answer yet, the stored lease says whose it is.
+        If the last write has no answer yet, read the holder from the stored lease.
         """
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
@@ -348,7 +348,7 @@ class LeaderElection:
             logger.info("lease not given back", extra={"lease": self._name, "error": text})
 
     async def _own(self) -> dict[str, Any] | None:
-        """Return the lease if it is ours, as it is now."""
+        """Return the current lease if we hold it."""
         held, self._held = self._held, None
         if not self._unanswered:
             return held
@@ -373,7 +373,7 @@ def leader_election(
     """Return the election for the lease ``name``; None without ``--leader-elect``.
 
     Raises:
-        ConfigError: the durations don't fit each other, or the lock is to be another object.
+        ConfigError: the durations contradict each other, or the lock is no Lease.
     """
     if not settings.leader_elect:
         return None

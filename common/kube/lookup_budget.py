@@ -1,4 +1,4 @@
-"""Bounds on the look-ups of one cycle, so that a slow custom API delays only its own users."""
+"""Time limits for the look-ups of one cycle: a slow custom API delays only its own users."""
 
 import asyncio
 from collections import defaultdict
@@ -10,11 +10,11 @@ _LONGEST_LOOKUP = 5.0  # seconds
 
 @dataclass(slots=True)
 class LookupBudget:
-    """The time that look-ups may take in one cycle; times are those of the event loop.
+    """The time budget of look-ups in one cycle, in the event loop's time.
 
-    Look-ups start until ``until``, and are waited for ``each`` seconds at most. Those of one
-    namespace, added up, use ``share`` seconds, so that one tenant can't use up the time of others.
-    What is left over waits for the next cycle (X117).
+    Look-ups start until ``until``, and callers wait ``each`` seconds at most. The look-ups of one
+    namespace take ``share`` seconds in total, so that one tenant can't use all of the time.
+    Remaining look-ups wait for the next cycle (X117).
     """
 
     until: float
@@ -24,9 +24,9 @@ class LookupBudget:
 
     @classmethod
     def of_cycle(cls, interval: float) -> Self:
-        """Return half of the interval for all namespaces, and an eighth for each of them.
+        """Return a budget of half the interval in total, and an eighth of it for each namespace.
 
-        One look-up is waited for an eighth of the interval, five seconds at most.
+        The limit of one look-up is an eighth of the interval, five seconds at most.
         """
         until = asyncio.get_running_loop().time() + interval / 2
         return cls(until, min(interval / 8, _LONGEST_LOOKUP), interval / 8)
@@ -36,5 +36,5 @@ class LookupBudget:
         return asyncio.get_running_loop().time() < self.until and self._used[namespace] < self.share
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """Count how long a look-up was waited for."""
+        """Add the time that a look-up took."""
         self._used[namespace] += seconds

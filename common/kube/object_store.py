@@ -1,4 +1,4 @@
-"""The objects of one kind by namespace and name, with snapshots that cost next to nothing."""
+"""The objects of one kind by namespace and name, with cheap snapshots."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from common.runtime.pausing import pausing
 T = TypeVar("T")
 Objects = dict[str, dict[str, T]]  # namespace -> name -> object
 
-_SLICE = 1000  # objects looked at before other tasks run
+_SLICE = 1000  # objects processed before other tasks run
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What happened to one object: ``old`` is None when it is new, ``new`` when it is gone.
+    """A change of one object: ``old`` is None if it was added, ``new`` if it was deleted.
 
-    ``last`` is what an object was like when it went, which may be news: a pod can be killed
-    and deleted at once. Only a watch brings it; otherwise it is None.
+    ``last`` is the final state of a deleted object, which may differ from ``old``: a pod can be
+    killed and deleted at once. Only a watch reports it; otherwise it is None.
     """
 
     old: T | None
@@ -27,7 +27,7 @@ class Change(Generic[T]):
 
 
 class Snapshot(Generic[T]):
-    """All objects at one moment; nothing that happens later shows in it."""
+    """All objects at one time; later changes don't affect it."""
 
     __slots__ = ("_objects", "_size")
 
@@ -48,7 +48,7 @@ class Snapshot(Generic[T]):
         return tuple(self._objects.get(namespace, {}).values())
 
     def by_namespace(self) -> Mapping[str, Mapping[str, T]]:
-        """By namespace and name; that of a namespace is the same value while nothing changes."""
+        """Return objects by namespace and name; an unchanged namespace has the same dictionary."""
         return self._objects
 
     def namespaces(self) -> Sequence[str]:
@@ -60,12 +60,12 @@ class Snapshot(Generic[T]):
 
 
 class ObjectStore(Generic[T]):
-    """Objects that are replaced and never changed.
+    """A store of objects that are replaced and never changed.
 
-    They lie in one dictionary for each namespace. Taking a ``snapshot`` marks all dictionaries as
-    shared; the next change in a namespace first copies that namespace's dictionary, once for each
-    snapshot, and never again until the next one. So a process that takes a snapshot in every
-    cycle copies at most once in every cycle, and a change costs no more than a dictionary entry.
+    Each namespace has one dictionary. Taking a ``snapshot`` marks all dictionaries as shared. The
+    first change in a namespace after a snapshot copies that namespace's dictionary; further
+    changes don't. So a process that takes one snapshot per cycle copies each dictionary at most
+    once per cycle, and any other change costs one dictionary entry.
     ``get`` and ``in_namespace`` read without taking a snapshot.
     """
 
@@ -92,7 +92,7 @@ class ObjectStore(Generic[T]):
     async def replace_all(self, items: Sequence[T]) -> Iterator[Change[T]]:
         """Replace all objects by those of a list, and return the differences.
 
-        An object of the same version stays the very same one.
+        An object of the same version is kept.
         """
         before = self._objects
         after = await _indexed(items, before)
@@ -106,14 +106,14 @@ class ObjectStore(Generic[T]):
         self._writable(namespace)[name] = new
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove an object that is there."""
+        """Remove an existing object."""
         objects = self._writable(namespace)
         del objects[name]
         if not objects:
             del self._objects[namespace]
 
     def _writable(self, namespace: str) -> dict[str, T]:
-        """Return the namespace's own dictionary, which no snapshot holds."""
+        """Return the namespace's dictionary; copy it if a snapshot shares it."""
         self._snapshot = None
         objects = self._objects.get(namespace)
         if objects is None:
@@ -128,7 +128,7 @@ class ObjectStore(Generic[T]):
 
 
 async def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
-    """By namespace and name; an object that didn't change stays the very same one."""
+    """Return the objects by namespace and name; keep unchanged objects of ``before``."""
     objects: Objects[T] = {}
     async for item in pausing(items, every=_SLICE):
         namespace, name, version = identity(item)
@@ -139,7 +139,7 @@ async def _indexed(items: Sequence[T], before: Objects[T]) -> Objects[T]:
 
 
 def _differences(before: Objects[T], after: Objects[T]) -> Iterator[Change[T]]:
-    """Vanished objects first, so that a name that moved is never there twice."""
+    """Yield the differences, deletions first, so that a reused name never exists twice."""
     for namespace, objects in before.items():
         left = after.get(namespace, {})
         for name, old in objects.items():

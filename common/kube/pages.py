@@ -1,4 +1,4 @@
-"""Lists, page by page: each object is decoded on its own, and the next page comes meanwhile."""
+"""Paged lists: objects are decoded one by one while the next page is fetched."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Fetch = Callable[[str], Awaitable[bytes]]
-"""The page of a continue token; that of the empty token is the first."""
+"""Returns the page of a continue token; the empty token is the first page."""
 
-_SLICE = 50  # objects decoded before other tasks get their turn
+_SLICE = 50  # objects decoded before other tasks run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """All objects at one version; ``strange`` names those that couldn't be decoded."""
+    """All objects at one version; ``strange`` are the names of undecodable objects."""
 
     items: tuple[T, ...]
     resource_version: str
@@ -55,13 +55,13 @@ _named_decoder = msgspec.json.Decoder(NamedObject)
 async def read_pages(
     endpoint: Endpoint[T], path: str, fetch: Fetch, *, known: Collection[str]
 ) -> Listing[T]:
-    """Read a list to its end; the server makes a page while the one before it is decoded.
+    """Read a whole list; fetch each page while the one before it is decoded.
 
-    An object that can't be decoded is left out, and logged unless its name is ``known``.
+    An object that can't be decoded is omitted, and logged unless its name is in ``known``.
 
     Raises:
         KubeError: the server refused a page.
-        DecodeError: a page is no list; ``path`` says of what.
+        DecodeError: a page is no list; the error names ``path``.
     """
     items: list[T] = []
     skipped: list[str] = []
@@ -87,7 +87,7 @@ async def read_pages(
 
 
 async def read_undecoded(path: str, fetch: Fetch) -> tuple[msgspec.Raw, ...]:
-    """Read a list to its end, and leave the objects as they are; else as :func:`read_pages`."""
+    """Read a whole list like :func:`read_pages`, without decoding the objects."""
     items: list[msgspec.Raw] = []
     token = ""
     while True:
@@ -103,10 +103,10 @@ async def read_undecoded(path: str, fetch: Fetch) -> tuple[msgspec.Raw, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecoded(Generic[T]):
-    """The objects of a list, decoded as they are taken: whole they would take far more memory.
+    """The objects of a list, decoded lazily, which takes far less memory.
 
-    Those that can't be decoded are left out, and their names added to ``strange``; those that are
-    ``known`` are not logged once more.
+    Objects that can't be decoded are omitted, and their names are added to ``strange``. Those in
+    ``known`` are not logged again.
     """
 
     endpoint: Endpoint[T]
@@ -124,7 +124,7 @@ class Undecoded(Generic[T]):
 
 
 async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
-    """Return a page, or its error, which a group of tasks would raise as an exception group."""
+    """Return a page or its error, because a task group would wrap a raised error."""
     try:
         return await fetch(token)
     except KubeError as error:

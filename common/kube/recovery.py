@@ -1,4 +1,4 @@
-"""What follows a list or a watch that failed: how long to wait, and what is logged."""
+"""Recovery from failed lists and watches: pauses and log lines."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
-_SPREAD = 1.0  # seconds over which caches come back when the server does
+_SPREAD = 1.0  # seconds over which caches spread their first requests to a recovered server
 
 
 class Recovery:
-    """Waits between the attempts of one cache, and logs each change of its state once.
+    """The pauses between the attempts of one cache; logs each change of its state once.
 
-    While the API server is away, which the client logs, a cache waits until any request of the
-    process is answered. A wake-up that led to nothing isn't repeated at once.
+    While the API server is unreachable, which the client logs, a cache waits until any request of
+    the process is answered. If the attempt after that fails, the next pause is a full one.
     """
 
     def __init__(self, client: KubeClient, resource: str) -> None:
@@ -30,21 +30,21 @@ class Recovery:
         self._trouble = ""  # logged last
 
     def works(self) -> None:
-        """Note that the server answered as it should."""
+        """Note that the server answered without an error."""
         if self._trouble:
             self._trouble = ""
             logger.info("following again", extra={"resource": self._resource})
 
     def used(self) -> None:
-        """Note that a watch was of use: the next failure is a first one."""
+        """Note that a watch was successful, so that the next failure has the shortest pause."""
         self._pauses.used()
 
     async def after_use(self) -> None:
-        """Wait after a watch that ended in order."""
+        """Wait after a watch that ended without an error."""
         await asyncio.sleep(self._pauses.after_use())
 
     async def after_gone(self, error: GoneError) -> None:
-        """Wait before listing again, because what was seen last is too old."""
+        """Wait before listing again, because the last version is too old."""
         self._client.troubled(self._resource, error.reason)
         extra = {"resource": self._resource}
         logger.info("listing again, what was seen last is too old", extra=extra)
@@ -69,7 +69,7 @@ class Recovery:
             await asyncio.sleep(self._client.rng.uniform(0.0, _SPREAD))
 
     def _was_answered(self) -> None:
-        # The first failure of a server that is back is a first one, however long it was away.
+        # After an outage of any length the pauses start with the shortest one again.
         if self._was_away:
             self._was_away = False
             self._pauses.start_over()
@@ -86,9 +86,9 @@ class Recovery:
 
 
 class Pauses:
-    """How long to wait between attempts: one second, then twice as long, thirty at most.
+    """The pauses between attempts: one second, then twice as long, thirty seconds at most.
 
-    Each is spread by half, so that a thousand clients don't come back at the same moment.
+    Each has a jitter of half its length, so that a thousand clients don't return at the same time.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -97,16 +97,16 @@ class Pauses:
         self._was_used = False
 
     def used(self) -> None:
-        """The connection brought something: the next failure is a first one."""
+        """Note that the connection returned data; the next failure has the shortest pause."""
         self._was_used = True
         self.start_over()
 
     def start_over(self) -> None:
-        """The next failure is a first one."""
+        """Give the next failure the shortest pause."""
         self._pause = _SHORTEST_PAUSE
 
     def next(self, error: Exception | None = None) -> float:
-        """Return the seconds to wait after a failure; no less than the server asks for."""
+        """Return the seconds to wait after a failure; no less than the server requests."""
         self._was_used = False
         pause = self._pause * self._rng.uniform(0.5, 1.0)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -114,7 +114,7 @@ class Pauses:
         return max(pause, min(hint, _LONGEST_PAUSE))
 
     def after_use(self) -> float:
-        """Return the seconds to wait after a watch that ended: none if it brought something."""
+        """Return the seconds to wait after a watch that ended; none if it returned data."""
         if self._was_used:
             self._was_used = False
             return 0.0

@@ -1,4 +1,4 @@
-"""Scale subresources of any kind: found by discovery, remembered with an age."""
+"""A cache of scale subresources of any kind, which discovery finds."""
 
 import asyncio
 import logging
@@ -23,15 +23,15 @@ logger = logging.getLogger(__name__)
 
 W = TypeVar("W", bound=Wire)
 
-_MAPPING_SECONDS = 300.0  # which resources a kind has changes with an installed CRD
-_SCALE_SECONDS = 600.0  # owners of an object; spread to twice as long
-_AHEAD_SECONDS = 300.0  # age of owners that are refreshed before a caller has to wait
-_SELECTOR_SECONDS = 30.0  # the selector is what decides about pods
-_NEGATIVE_SECONDS = 30.0  # any error, and any "there is none"
+_MAPPING_SECONDS = 300.0  # a kind's resources change when CRDs are installed
+_SCALE_SECONDS = 600.0  # owners of an object; with jitter up to twice as long
+_AHEAD_SECONDS = 300.0  # age at which owners are refreshed in the background
+_SELECTOR_SECONDS = 30.0  # the selector decides about pods
+_NEGATIVE_SECONDS = 30.0  # errors and absence
 _PRUNE_SECONDS = 600.0
-_STALE_SECONDS = 600.0  # how old a selector may be where no caller may wait for a newer one
-_REFRESHES = 8  # of them at the same time
-_MOST_SCALES = 20_000  # remembered; owner references name whatever people write into them
+_STALE_SECONDS = 600.0  # maximum age of a selector if callers can't wait
+_REFRESHES = 8  # concurrent background refreshes
+_MOST_SCALES = 20_000  # cached; owner references can contain any text
 _MOST_KINDS = 1000
 _TOO_SLOW = "no answer in time"
 _POSTPONED = "look-up budget of this cycle is used up; retrying in the next cycle"
@@ -45,12 +45,12 @@ class Unavailable(Failed):
 
 @dataclass(frozen=True, slots=True)
 class NoScale(Failed):
-    """There is no scale; for an owner that only ends the chain."""
+    """There is no scale; for an owner this ends the chain without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleFound(Found):
-    """What a scale subresource says: the owners of the object, and its pods' selector as text."""
+    """The content of a scale: the owners of the object, and its pods' selector as text."""
 
     selector: str = ""
 
@@ -78,7 +78,7 @@ class _Group(Wire, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Mappings:
-    """The resources of a kind that have a scale subresource, or why that isn't known."""
+    """The resources of a kind that have a scale subresource, or the error of discovery."""
 
     endpoints: tuple[Endpoint[Scale], ...]
     problem: Failed | None
@@ -90,27 +90,25 @@ class _CachedScale:
     answer: ScaleAnswer
     since: float  # the event loop's time
     until: float
-    tried: float  # last time that it was asked for
+    tried: float  # time of the last fetch
 
 
 class Scales:
-    """Asks for scale subresources, and remembers the answers.
+    """A client for scale subresources that caches the answers.
 
-    An answer is good for ten to twenty minutes where the owners of an object are asked for,
-    for half a minute where its selector is; a failure for half a minute. A look-up
-    of what is being fetched already waits for that answer.
+    The owners of an object are valid for ten to twenty minutes, its selector for half a minute, and
+    a failure for half a minute. Concurrent look-ups of the same object share one request.
 
-    With ``ahead`` a selector is good for ten minutes, but one that is older than half a minute is
-    refreshed in the background, and so are owners after five minutes: a caller that asks at least
-    that often never waits. An API server that fails takes nothing away that is still good. This
-    is for a webhook, whose callers can't wait; a loop that looks once a minute would be a minute
-    behind.
+    With ``ahead`` a selector is valid for ten minutes, but is refreshed in the background after
+    half a minute, and so are owners after five minutes: frequent callers never wait. Failures
+    don't invalidate cached answers. Use it for a webhook, whose callers can't wait; a loop with
+    one look-up per minute would get selectors that are a minute old.
     """
 
     def __init__(self, client: KubeClient, *, ahead: bool = False) -> None:
         self._client = client
         self._ahead = ahead
-        self.budget: LookupBudget | None = None  # of the present cycle; None: there are no cycles
+        self.budget: LookupBudget | None = None  # of the current cycle; None: there are no cycles
         self._mappings: dict[tuple[str, str], _Mappings] = {}
         self._scales: dict[Controller, _CachedScale] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
@@ -119,7 +117,7 @@ class Scales:
         self._pruned = 0.0
 
     def answer(self, controller: Controller) -> Answer:
-        """Return what is known of an owner; Unknown when it must be fetched first."""
+        """Return the cached answer about an owner; Unknown if it has to be fetched first."""
         known = self._scales.get(controller)
         now = _now()
         if known is None or known.until <= now:
@@ -140,9 +138,9 @@ class Scales:
         return known.answer
 
     async def fetch(self, controller: Controller) -> ScaleAnswer:
-        """Ask the API server, unless the cycle's budget is used up; never raises for its answer.
+        """Fetch the scale unless the cycle's budget is used up; return errors, don't raise them.
 
-        A caller that gives up leaves the call under way: a slow answer still serves the next one.
+        A caller's time-out doesn't cancel the request, so the next caller can use a slow answer.
         """
         budget, namespace = self.budget, controller.namespace
         if budget is not None and not budget.allows(namespace):
@@ -176,9 +174,9 @@ class Scales:
             self._postponed.pop(next(iter(self._postponed)))
 
     def _refresh(self, controller: Controller, known: _CachedScale, now: float) -> None:
-        """Fetch in the background, unless that was tried just now, or enough others are fetched.
+        """Fetch in the background, unless a recent or current fetch exists, or too many run.
 
-        The next look-up does it then.
+        In these cases the next look-up fetches it.
         """
         tried = known.tried + _NEGATIVE_SECONDS > now or controller in self._fetching
         if not tried and self._refreshing < _REFRESHES:
@@ -196,12 +194,13 @@ class Scales:
         return asking
 
     async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
-        answer = await self._ask(controller, retry=not keep)  # in the background it may wait
+        # Without a retry in the background: the next refresh is one.
+        answer = await self._ask(controller, retry=not keep)
         self._remember(controller, answer, keep=keep)
         return answer
 
     def _remember(self, controller: Controller, answer: ScaleAnswer, *, keep: bool) -> None:
-        """Remember an answer; with ``keep`` trouble takes nothing away that is still good."""
+        """Cache an answer; with ``keep`` an error doesn't replace a valid answer."""
         now = _now()
         known = self._scales.pop(controller, None)
         if keep and isinstance(answer, Unavailable) and known is not None and known.until > now:
@@ -215,12 +214,12 @@ class Scales:
             self._pruned = now
             self._scales = {key: kept for key, kept in self._scales.items() if kept.until > now}
         if len(self._scales) > _MOST_SCALES:
-            self._scales.pop(next(iter(self._scales)))  # the one that was written first
+            self._scales.pop(next(iter(self._scales)))  # the oldest entry
 
     async def _ask(self, controller: Controller, *, retry: bool) -> ScaleAnswer:
         """GET the scale of the first mapping that has one.
 
-        A reference that no object can answer to never becomes a request.
+        An invalid reference never causes a request.
         """
         problem = reference_problem(controller.api_version, controller.name)
         if problem:
@@ -255,7 +254,7 @@ class Scales:
     async def _discover(
         self, group: str, version: str, kind: str, now: float, *, retry: bool
     ) -> _Mappings:
-        """Look into the version that the target names, then into the group's others."""
+        """Read the version that the target names, then the other versions of the group."""
         try:
             for candidate in await self._versions(group, version, retry=retry):
                 resources = await self._resources(group, candidate, retry=retry)
@@ -292,7 +291,7 @@ class Scales:
 
 
 async def _wait_for(asking: asyncio.Task[ScaleAnswer]) -> ScaleAnswer:
-    """Wait for a look-up, which goes on when the caller gives up."""
+    """Wait for a look-up, which continues when the caller is cancelled."""
     try:
         return await asyncio.shield(asking)
     except asyncio.CancelledError:
@@ -301,13 +300,13 @@ async def _wait_for(asking: asyncio.Task[ScaleAnswer]) -> ScaleAnswer:
 
 
 def _log_failure(task: asyncio.Task[ScaleAnswer]) -> None:
-    """Log an unexpected error of a look-up whose caller has gone on; it would be lost."""
+    """Log an unexpected error of a look-up whose caller no longer waits."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("look-up failed unexpectedly", exc_info=error)
 
 
 def _failed(error: KubeError | DecodeError) -> Failed:
-    """Only what isn't there is an answer; a missing permission says nothing about the object."""
+    """Return NoScale for absence, Unavailable for other errors, such as missing permissions."""
     return NoScale(str(error)) if isinstance(error, NotFoundError) else Unavailable(str(error))
 
 

@@ -1,4 +1,4 @@
-"""What an answer of the API server means: HTTP status, headers and body become an error."""
+"""Conversion of an error answer (HTTP status, headers, body) to an exception."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from common.errors import Cause, KubeError, kube_error
 
 _MESSAGE_LIMIT = 1000  # characters of a body that is no Status: a proxy may send a whole page
 
-# What clients say instead of "404 page not found"; it reaches conditions of VPAs.
+# The message of client-go instead of "404 page not found"; conditions of VPAs contain it.
 _NO_RESOURCE = "the server could not find the requested resource"
 
-# The words that an API server would have used, for answers that come without one.
+# The reasons of an API server, for answers that lack one.
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -47,7 +47,7 @@ class _StatusDetails(Wire, frozen=True, kw_only=True):
 
 
 class Status(Wire, frozen=True, kw_only=True):
-    """``meta/v1`` Status: how the API server words a failure."""
+    """``meta/v1`` Status: the API server's description of a failure."""
 
     kind: str = ""
     message: str = ""
@@ -60,9 +60,9 @@ _status_decoder = msgspec.json.Decoder(Status)
 
 
 def status_error(status: Status, *, code: int, retry_after: float | None = None) -> KubeError:
-    """Return the error that a Status stands for; ``code`` counts where the Status has none.
+    """Return the error for a Status; ``code`` applies if the Status has none.
 
-    ``retry_after`` is the header's hint in seconds; it goes before the one in the details.
+    ``retry_after`` is the header's hint in seconds; it precedes the one in the details.
     """
     code = status.code or code
     details = status.details or _StatusDetails()
@@ -99,7 +99,7 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes) -> KubeEr
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    """Return the value of a header, however its name is written; empty without it."""
+    """Return the value of a header, whose name is case-insensitive; empty without it."""
     return next((value for key, value in headers.items() if key.lower() == name), "")
 
 

@@ -1,4 +1,4 @@
-"""What a VPA targets: the selector of its pods, and the topmost controller above an object.
+"""Resolution of a VPA's target: the selector of its pods, and topmost controllers.
 
 Source: recommender.md 10, updater.md 4; ``vpaTargetSelectorFetcher`` in
 vertical-pod-autoscaler/pkg/target/fetcher.go, ``controllerFetcher`` in
@@ -60,17 +60,16 @@ ACCESS = (
     endpoints.REPLICATION_CONTROLLERS.access("list", "watch"),
     Access("*", "*/scale", ("get",)),
 )
-"""What :class:`ControllerCaches` and :class:`Targets` call: any custom resource may be a target."""
+"""API access of :class:`ControllerCaches` and :class:`Targets`; any resource may be a target."""
 
 _NO_TARGET = "targetRef not defined. If this is a v1beta1 object, switch to v1"
 _MOST_SELECTORS = 20_000  # kept; far more than a cluster has VPAs
 
 
 class TargetError(VpaError):
-    """A target, or an owner, can't be resolved; the text is what a VPA's condition shows.
+    """A target, or an owner, can't be resolved; the VPA's condition shows the message.
 
-    ``transient`` says that the API server was the trouble, so that the next try may succeed
-    by itself.
+    ``transient`` means that the API server failed, so that a retry may succeed.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class TargetError(VpaError):
         self.problem = problem
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: there is one, and it keeps an index
+@dataclass(frozen=True, kw_only=True)  # no slots: it has one instance, and a cached index
 class ControllerCaches:
     """The controllers of the seven well-known kinds."""
 
@@ -97,11 +96,11 @@ class ControllerCaches:
     def following(
         cls, client: KubeClient, *, namespace: str = "", only_owners: bool = False
     ) -> Self:
-        """Caches of one namespace or, by default, of all; each still has to be run.
+        """Return caches of one namespace or, by default, of all; the caller has to run them.
 
-        A cluster has many times more ReplicaSets than anything else. With ``only_owners``
-        nothing is known of them but who owns whom; the selector of one that is itself a target
-        is then asked of its scale.
+        A cluster has many times more ReplicaSets than other controllers. With ``only_owners``
+        their cache contains only owners; if a VPA targets one, its selector is read from its
+        scale.
         """
         replica_sets: Cache[Workload] | Cache[OwnedObject]
         if only_owners:
@@ -146,11 +145,11 @@ class ControllerCaches:
 
 
 class Targets:
-    """Resolves targets and owners over the controllers' caches.
+    """Resolves targets and owners with the controllers' caches.
 
-    Kinds that aren't well-known are asked for their scale subresource; what it said is
-    remembered for a while, errors for a short while. With ``ahead`` what is known answers while
-    it is refreshed: see :class:`~common.kube.scales.Scales`.
+    For other kinds it reads the scale subresource, and caches the answers and, for a shorter time,
+    errors. With ``ahead`` cached answers are used while they are refreshed: see
+    :class:`~common.kube.scales.Scales`.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Targets:
     ) -> None:
         self._controllers = controllers
         self._scales = Scales(client, ahead=ahead)
-        # By target: the object of which its selector was read. A changed one is another object.
+        # By target: the object that its selector was read from; a changed one is another object.
         self._selectors: dict[Controller, tuple[object, Selector]] = {}
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
@@ -180,7 +179,7 @@ class Targets:
                 problem=OwnerProblem.MISSING,
             )
         if isinstance(found, OwnedObject):
-            api_version = endpoints.REPLICA_SETS.api_version  # the target may have left it out
+            api_version = endpoints.REPLICA_SETS.api_version  # the target may lack it
             return await self._scale_selector(replace(target, api_version=api_version))
         known = self._selectors.get(target)
         if known is not None and known[0] is found:
@@ -195,7 +194,7 @@ class Targets:
         return selector
 
     def begin_cycle(self, interval: float) -> None:
-        """Bound what the look-ups of the cycle that begins now may take; in seconds."""
+        """Set the time budget for look-ups of the cycle that starts now; in seconds."""
         self._scales.budget = LookupBudget.of_cycle(interval)
 
     def in_turn(self, vpas: Sequence[VerticalPodAutoscaler]) -> Sequence[VerticalPodAutoscaler]:
@@ -213,7 +212,7 @@ class Targets:
         """Return the topmost well-known or scalable controller, ``controller`` included, or None.
 
         Raises:
-            TargetError: an owner doesn't exist, can't be asked for, or owns itself.
+            TargetError: an owner doesn't exist, can't be read, or owns itself.
         """
         last: Answer = Absent()
         postponed: dict[Controller, Answer] = {}
@@ -239,7 +238,7 @@ class Targets:
                     assert_never(outcome)
 
     def known_topmost(self, controller: Controller) -> Topmost | None:
-        """Return the same without a call; None if one is needed, or there is no such controller."""
+        """Return the same without a call; None if a call is needed, or there is no controller."""
         outcome = topmost(controller, self._lookup)
         return outcome if isinstance(outcome, Topmost) else None
 

@@ -1,4 +1,4 @@
-"""One HTTP session to one API server: time-outs, limits, credentials, and errors by name."""
+"""One HTTP session to one API server: time-outs, limits, credentials and typed errors."""
 
 import asyncio
 import functools
@@ -23,36 +23,36 @@ from common.runtime.rate_limit import RateLimiter
 Query = Mapping[str, str | int]
 
 CALL_SECONDS = 30.0
-"""How long a call may take, its whole answer included."""
+"""The time limit of a call, including its whole answer, in seconds."""
 
 MOST_BYTES = 512 * 1024 * 1024
-"""Of the body of an answer; lists come in pages, and the usage of 150,000 pods takes 90 MiB."""
+"""Size limit of an answer's body; lists are paged, and the usage of 150,000 pods has 90 MiB."""
 
-_MOST_BYTES_OF_WRITE = 64 * 1024 * 1024  # of an answer; objects have 3 MiB at most
+_MOST_BYTES_OF_WRITE = 64 * 1024 * 1024  # of the answer to a write; objects have 3 MiB at most
 _MOST_BYTES_AT_ONCE = 1024 * 1024  # of a request; aiohttp warns of more
 _CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 30.0  # servers close idle connections after a minute or more
 _MOST_CONNECTIONS = 128  # a dozen of them are watches
 _TRIES = 4  # of a read
 _FIRST_PAUSE = 0.1  # seconds before the second try; each further one is three times as long
-_LONGEST_PAUSE = 10.0  # seconds; where a server asks for more, the caller gets the error
+_LONGEST_PAUSE = 10.0  # seconds; if a server requests a longer one, the error is raised
 _RETRIED = frozenset({429, 500, 502, 503, 504})
-_SENDABLE = re.compile(r"/[!$-;=?-Z_a-z~]*")  # what a path, and a query within it, may have
-_UNLIMITED = RateLimiter(0, 0)  # watches: there are few, and everything waits for them
+_SENDABLE = re.compile(r"/[!$-;=?-Z_a-z~]*")  # characters of a path with a query
+_UNLIMITED = RateLimiter(0, 0)  # for watches, which are few and needed by everything else
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
 def no_check() -> None:
-    """Send every request."""
+    """Allow every request."""
 
 
-# From a call to the request that aiohttp makes of it, within one task.
+# Passes the call to aiohttp's request within one task.
 _before_send: ContextVar[Callable[[], None]] = ContextVar("before_send", default=no_check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request that is answered at once; the attributes are its options."""
+    """One request other than a watch; the attributes are its options."""
 
     method: str
     path: str
@@ -64,16 +64,16 @@ class Call:
     limiter: RateLimiter  # each try takes a token
     accept: str = ""  # media types of the answer; empty: JSON
     most_bytes: int = MOST_BYTES  # of the answer's body
-    timeout_is_outage: bool = True  # a time-out means that the API server is away
-    before_send: Callable[[], None] = no_check  # a KubeError that it raises keeps the request back
+    timeout_is_outage: bool = True  # a time-out means that the API server is unreachable
+    before_send: Callable[[], None] = no_check  # a KubeError from it prevents the request
 
 
 class Transport:
-    """Sends requests; the only place that sees HTTP statuses and aiohttp's exceptions.
+    """The transport of requests; only it handles HTTP statuses and aiohttp's exceptions.
 
-    A refused credential (401) is renewed, and the request sent once more: it was not carried
-    out. Calls that allow it are tried again after growing pauses, unless the server is known to
-    be away: a thousand look-ups would wait for it one after the other.
+    After a 401 it renews the credentials and sends the request once more, because the server has
+    not carried it out. Calls that allow it are retried with growing pauses, unless the server is
+    unreachable: a thousand look-ups would wait for it one after the other.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
-        """Make the session; connections are opened when they are needed."""
+        """Create the session; connections are opened on demand."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=self._connection.ssl_context or True,
@@ -144,8 +144,8 @@ class Transport:
         """Yield the body of a watch chunk by chunk.
 
         It ends without an error when the server ends it, and after ``idle`` seconds without a
-        byte: the next watch shows whether the server is still there. ``seconds`` is what the
-        server was asked to keep it open for.
+        byte: the next watch shows whether the server is reachable. ``seconds`` is the duration
+        that the watch requested.
         """
         timeout = aiohttp.ClientTimeout(
             total=seconds + CALL_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=idle
@@ -234,7 +234,7 @@ class Transport:
         )
 
     def _error(self, call: Call, cause: Exception) -> KubeError:
-        # aiohttp's InvalidURL is a ValueError, but so are its errors of certificates.
+        # aiohttp's InvalidURL is a ValueError, but so are its certificate errors.
         unsent = isinstance(cause, ValueError)
         if unsent and not isinstance(cause, aiohttp.ClientConnectionError):
             return InvalidRequestError(
@@ -250,7 +250,7 @@ class Transport:
 
 
 class _CheckedRequest(aiohttp.ClientRequest):
-    """A request that is checked once it has a connection, right before it leaves."""
+    """A request that is checked when it has a connection, immediately before it is sent."""
 
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         _before_send.get()()
@@ -262,8 +262,8 @@ async def _send_once(
 ) -> aiohttp.ClientResponse:
     """Keep aiohttp from sending a PUT or DELETE twice.
 
-    It would, if a connection that was kept open breaks, although the server may have carried the
-    first one out.
+    aiohttp does so if a kept-alive connection breaks, although the server may have carried out the
+    first request.
     """
     try:
         return await handler(request)
@@ -289,7 +289,7 @@ async def read_body(answer: aiohttp.ClientResponse, *, most: int = MOST_BYTES) -
 
 
 def _target(call: Call) -> str:
-    """Return path and query as they are sent.
+    """Return the path and query of a call, encoded.
 
     Raises:
         ValueError: the path has characters that have to be quoted.
@@ -309,7 +309,7 @@ def _headers(call: Call, identification: Mapping[str, str]) -> dict[str, str]:
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Return the body, as a file where it is large: aiohttp writes that in pieces."""
+    """Return the body, as a file if it is large, which aiohttp writes in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > _MOST_BYTES_AT_ONCE else body
 
 
@@ -319,7 +319,7 @@ def _timeout(seconds: float) -> aiohttp.ClientTimeout:
 
 
 def _is_temporary(error: KubeError, call: Call) -> bool:
-    """Return whether the same read may be answered in a moment."""
+    """Return whether a retry of the same read may succeed soon."""
     hung = isinstance(error.__cause__, TimeoutError) and not call.timeout_is_outage
     if hung or error.reason == "AnswerTooLarge":
         return False
@@ -331,7 +331,7 @@ def _text(cause: Exception) -> str:
 
 
 def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket that notices within a minute or two that its peer is gone."""
+    """Return a socket that detects an unreachable peer within a minute or two."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

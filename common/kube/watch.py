@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LINE_LIMIT = 32 * 1024 * 1024  # bytes; etcd refuses objects far below
-"""A line that grows beyond this is no event."""
+"""A longer line is no event."""
 
 
 class EventType(enum.StrEnum):
-    """What happened to an object."""
+    """The type of an event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"  # nothing happened up to this version
+    BOOKMARK = "BOOKMARK"  # no events up to this version
 
 
 _KNOWN = frozenset(EventType)
@@ -38,7 +38,7 @@ _ERROR = "ERROR"
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One event; ``object`` is None for a bookmark, and where it couldn't be decoded."""
+    """One event; ``object`` is None for bookmarks and undecodable objects."""
 
     type: EventType
     namespace: str
@@ -68,7 +68,7 @@ def decoder_of(type: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def identity(item: Any) -> tuple[str, str, str]:
-    """Namespace, name and resource version of an object, be it a wire type or a dictionary."""
+    """Return namespace, name and resource version of an object of any type."""
     if isinstance(item, dict):
         meta = item["metadata"]
         return meta.get("namespace", ""), meta["name"], meta.get("resourceVersion", "")
@@ -77,11 +77,11 @@ def identity(item: Any) -> tuple[str, str, str]:
 
 
 class WatchProtocol(Generic[T]):
-    """Turns the body of one watch into events.
+    """A parser of the body of one watch.
 
-    ``resource_version`` is the last one seen; a watch that broke goes on from there.
-    ``skipped`` counts objects that couldn't be decoded: their event comes without an object.
-    A line that the end of the stream cuts in half is dropped, the next watch brings it again.
+    ``resource_version`` is the last one received, from which the next watch continues. ``skipped``
+    counts objects that couldn't be decoded, whose events have no object. An incomplete last line
+    is dropped; the next watch returns it again.
     """
 
     def __init__(self, type: type[T], *, resource_version: str) -> None:
@@ -92,7 +92,7 @@ class WatchProtocol(Generic[T]):
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
-        """Yield the events whose lines end in this chunk; types that we don't know are left out.
+        """Yield the events whose lines end in this chunk; unknown types are omitted.
 
         Raises:
             GoneError: the version is too old: list again.

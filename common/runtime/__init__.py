@@ -1,1 +1,1 @@
-"""The shell of a process: clock, loops, health, logs."""
+"""The runtime of a process: clock, loops, health and logs."""

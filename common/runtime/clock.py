@@ -1,4 +1,4 @@
-"""The only module that asks the operating system for the time of day."""
+"""The clock; only this module reads the operating system's time of day."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of the time of day; waits belong to the event loop, whose time may be another."""
+    """A source of the time of day; waits use the event loop, whose time may differ."""
 
     def now(self) -> datetime:
         """Return the current time, aware and in UTC."""
@@ -21,16 +21,16 @@ class SystemClock:
 
 
 class SetBack:
-    """Detects that a clock was set back between two looks at it: waits go on, times repeat."""
+    """Detects that a clock was set back between two reads, so that timestamps may repeat."""
 
-    _NOTICED = timedelta(seconds=5)  # more than any clock is slowed down by to be put right
+    _NOTICED = timedelta(seconds=5)  # more than any gradual correction of a clock
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: tuple[datetime, float] | None = None  # the clock, and the event loop's time
 
     def look(self) -> timedelta:
-        """By how much it was put back since the last look; nothing if it wasn't."""
+        """Return by how much the clock was set back since the last call; zero if it wasn't."""
         now, loop = self._clock.now(), asyncio.get_running_loop().time()
         before, self._seen = self._seen, (now, loop)
         if before is None:

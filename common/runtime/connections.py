@@ -1,9 +1,9 @@
-"""The open connections of a server: how many there may be, and which one is closed for another.
+"""Limits on the open connections of a server, and the choice of connections to close.
 
-A connection that isn't being answered only takes memory: it is idle, in its handshake, or sends a
-request that hasn't ended yet. Where there are too many, the one that has waited longest is closed:
-of the same peer if that has too many, of the peer with the most if all together are too many. So
-neither idle connections nor slow requests keep others out.
+A connection waits while it is idle, in its handshake, or sending a request that is incomplete. If a
+limit is exceeded, the connection that has waited longest is closed: one of the same peer if that
+peer has too many, or one of the peer with the most if the total is too high. So neither idle
+connections nor slow requests prevent new connections.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Place:
-    """What one connection takes."""
+    """The resources that one connection uses."""
 
     peer: str
     abort: Callable[[], object]  # close the connection now
-    held: int = 0  # bytes of its requests that are not answered yet
+    held: int = 0  # bytes of its unanswered requests
     is_taken: bool = True
 
 
@@ -25,11 +25,11 @@ class _Peer:
     """The connections from one address."""
 
     taken: int = 0
-    waiting: dict[Place, None] = field(default_factory=dict)  # not being answered, longest first
+    waiting: dict[Place, None] = field(default_factory=dict)  # unanswered, oldest first
 
 
 class Connections:
-    """The places of one server.
+    """The connections of one server and their limits.
 
     ``most`` bounds connections, ``most_of_peer`` those from one address, and ``most_bytes`` the
     bodies of requests that are not answered yet.
@@ -47,7 +47,7 @@ class Connections:
         return self._taken
 
     def enter(self, peer: str, abort: Callable[[], object]) -> Place | None:
-        """Take a place; None if there is none, and no waiting connection to close for it."""
+        """Take a place, and close a waiting connection if needed; None if there is none."""
         own = self._peers.get(peer)
         if own is not None and own.taken >= self._most_of_peer:
             self._close_longest(own)
@@ -66,7 +66,7 @@ class Connections:
         return place
 
     def leave(self, place: Place) -> None:
-        """Give the place back; without effect once that was done."""
+        """Release the place; a second call has no effect."""
         if not place.is_taken:
             return
         place.is_taken = False
@@ -84,16 +84,16 @@ class Connections:
             self._peers[place.peer].waiting.pop(place, None)
 
     def wait(self, place: Place) -> None:
-        """Note that this connection waits again, from now on."""
+        """Note that this connection waits from now on."""
         if place.is_taken:
             waiting = self._peers[place.peer].waiting
             waiting.pop(place, None)
             waiting[place] = None
 
     def hold(self, place: Place, size: int) -> bool:
-        """Note so many more bytes of a body; False if there is no room for them.
+        """Add ``size`` bytes of a body; return False if this exceeds the limit.
 
-        The waiting connections that hold the most are closed for it, this one included.
+        To make room, close the waiting connections with the most bytes, which may include this one.
         """
         if not place.is_taken:
             return False
@@ -107,7 +107,7 @@ class Connections:
         return place.is_taken
 
     def release(self, place: Place) -> None:
-        """Note that this connection holds nothing any more: its requests are answered."""
+        """Note that the requests of this connection are answered, so that it holds no bytes."""
         self._held -= place.held
         place.held = 0
 

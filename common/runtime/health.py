@@ -1,4 +1,4 @@
-"""The ops address of a process: liveness, readiness and metrics."""
+"""The application on the ops address of a process: liveness, readiness and metrics."""
 
 import asyncio
 import functools
@@ -17,7 +17,7 @@ from common.runtime.clock import Clock
 from common.runtime.web import WebServer
 from common.version import version, version_info
 
-_MOST_SCRAPES = 16  # that wait for each other
+_MOST_SCRAPES = 16  # concurrent ones, which wait for each other
 _SCRAPE_SECONDS = 1.0
 _BUSY = "too many scrapes at once"
 
@@ -33,10 +33,10 @@ _HEALTHY: dict[int | str, dict[str, Any]] = {200: _text("OK") | {"description": 
 
 
 class Health:
-    """Whether the process still gets its work done.
+    """The health of a process: whether its cycles finish in time.
 
-    Healthy until ``arm`` is called, so that a standby replica and a start-up take the time
-    they need; from then on healthy while the last ``beat`` is no older than ``timeout``
+    A process is healthy until ``arm`` is called, so that a standby replica or a slow start-up is
+    not restarted. After that it is healthy while the last ``beat`` is no older than ``timeout``
     (five intervals of the loop).
 
     Source: recommender.md 13; autoscaler/common metrics HealthCheck.
@@ -52,12 +52,12 @@ class Health:
         self._last = self._clock.now()
 
     def beat(self) -> None:
-        """Note that a cycle has finished; without effect before ``arm``."""
+        """Note that a cycle has finished; this has no effect before ``arm``."""
         if self._last is not None:
             self._last = self._clock.now()
 
     def answer(self) -> tuple[int, str]:
-        """HTTP status and text of ``/health-check``."""
+        """Return HTTP status and text of ``/health-check``."""
         if self._last is None:
             return 200, "OK"
         age = self._clock.now() - self._last
@@ -67,23 +67,23 @@ class Health:
 
 
 class _Scrapes:
-    """Answers to scrapes: made one at a time, and good for a second.
+    """Answers to scrapes, generated one at a time and cached for a second.
 
-    Fifteen thousand VPAs make megabytes and take half a second, so they are made in a thread.
+    For 15,000 VPAs an answer has megabytes and takes half a second, so a thread generates it.
     """
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self._registry = registry
         self._lock = asyncio.Lock()
         self._waiting = 0
-        self._asked: object = None  # what the last answer answers
+        self._asked: object = None  # the query of the last answer
         self._answer = b""
-        self._until = 0.0  # in the event loop's time
+        self._until = 0.0  # the event loop's time
 
     async def answer(
         self, asked: object, encode: Callable[[Any], bytes], names: Sequence[str]
     ) -> bytes | None:
-        """Return the text, the same for all that ``asked`` the same; None if too many wait."""
+        """Return the text; equal values of ``asked`` share one. None if too many wait."""
         if self._waiting >= _MOST_SCRAPES and not self._has(asked):
             return None
         self._waiting += 1
@@ -112,16 +112,16 @@ def ops_app(
 ) -> fastapi.FastAPI:
     """Return the application behind the ops address.
 
-    ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when every one of ``checks`` says
-    so, else 503 with the names of those that don't; ``/metrics`` is the registry in the form
-    that the scraper asks for, or with ``?name[]=`` only these series of it. It is collected in a
-    thread, so a collector must stand that its values change meanwhile; once at a time, and for the
-    same question no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
+    ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when all of ``checks`` return
+    True, else 503 with the names of the failed ones; ``/metrics`` is the registry in the form
+    that the scraper accepts, or with ``?name[]=`` only these series of it. It is collected in a
+    thread, so collectors must tolerate that their values change meanwhile; once at a time, and for
+    the same query no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
     answer with a table. ``/version`` is the version of the program. ``routers`` add
     endpoints of one process. ``/openapi.json`` and ``/docs`` describe all of them.
     """
-    # A series of its own for the creation of each counter: dashboards of the reference know none.
+    # No ``_created`` series for counters: the reference doesn't export them.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
     app = fastapi.FastAPI(title="Ops address", version=version(), redoc_url=None)
     late = _text("Error: last activity more than 5m1s ago") | {"description": "No; restart it."}

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as uvicorn speaks it, with limits on what a client may send and how long it may take.
+"""uvicorn's HTTP/1.1 protocol, with limits on sizes and times of a client's requests.
 
-Every port has the same limits. A client that exceeds one gets an answer that says so, where one is
-still possible, and loses the connection.
+Every port has the same limits. A client that exceeds one gets an error response, if that is still
+possible, and the connection is closed.
 """
 
 import asyncio
@@ -41,22 +41,22 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What a client may take up; sizes are in bytes, times in seconds."""
+    """The limits for clients; sizes are in bytes, times in seconds."""
 
-    head: int = 64 * 1024  # request line and headers, and as much framing of chunks
+    head: int = 64 * 1024  # of request line and headers, and also of chunk framing
     headers: int = 100
     body: int = 5 * 1024 * 1024
     bodies: int = 16 * 1024 * 1024  # of all connections together
     handshake: float = 10.0
-    request: float = 30.0  # from its first byte to its last
+    request: float = 30.0  # from the first byte of a request to its last
     idle: int = 60
-    unread: float = 30.0  # for which an answer may wait to be read
+    unread: float = 30.0  # until the client reads an answer
     connections: int = 512
     connections_of_peer: int = 256
 
 
 class _RefusedError(Exception):
-    """Ends the parser from within one of its callbacks; ``status`` is the answer."""
+    """An error that a callback raises to end the parser; ``status`` is the answer."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -64,10 +64,10 @@ class _RefusedError(Exception):
 
 
 def _closing_unread(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
-    """Close the connection after an answer that the client gets instead of 100 Continue.
+    """Close the connection after a final answer in place of 100 Continue.
 
-    The client may leave out the body then. What follows may be the body or the next request, which
-    behind a proxy may be another client's.
+    The client may omit the body then. The following bytes may be the body or the next request,
+    which behind a proxy may belong to another client.
 
     Source: RFC 9110 10.1.1.
     """
@@ -84,11 +84,11 @@ def _closing_unread(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3
 
 
 class LimitedHttp(HttpToolsProtocol):
-    """One connection.
+    """The protocol of one connection.
 
-    uvicorn's protocol is one object that transport and parser call back, so the limits are counted
-    in it, too: it has more attributes than other classes, each a count, a flag or a timer of the
-    request that is coming in or of the one that is being answered.
+    Transport and parser call back one object, uvicorn's protocol, so it also counts for the limits.
+    That is why it has more attributes than other classes: each is a count, a flag or a timer of the
+    incoming request or of the one that is being answered.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class LimitedHttp(HttpToolsProtocol):
         place: Place,
         refused: Callable[[int], None],
     ) -> None:
-        """``refused`` is called with the status of each error response that this class sends."""
+        """Call ``refused`` with the status of each error response that this class sends."""
         super().__init__(config, server_state, app_state={})
         self._limits = limits
         self._all = connections
@@ -109,10 +109,10 @@ class LimitedHttp(HttpToolsProtocol):
         self._refused = refused
         self._extensions: dict[str, dict[object, object]] = {}
         self._answering: RequestResponseCycle | None = None
-        self._refusal = 0  # status: nothing more is read
-        self._ends = False  # the request that comes in is the last
-        self._incoming = False  # a request has begun and not ended
-        self._is_asked = False  # its headers are complete, and so self.cycle is its own
+        self._refusal = 0  # the status of a refusal, after which nothing is read
+        self._ends = False  # the incoming request is the last
+        self._incoming = False  # a request has started and not ended
+        self._is_asked = False  # its headers are complete, so self.cycle belongs to it
         self._head = self._body = self._read = 0  # bytes of it
         self._piece = 0  # bytes of what is being parsed
         self._slow: asyncio.TimerHandle | None = None
@@ -148,7 +148,7 @@ class LimitedHttp(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(400)  # this request is answered; what follows is no HTTP/1.1
+            self._refuse(400)  # this request is answered; the bytes after it are no HTTP/1.1
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
@@ -157,7 +157,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _look_at_time(self) -> None:
         if self._incoming:
-            # The parser keeps what has no end yet: one header may be as long as it likes.
+            # The parser buffers an incomplete header without a limit.
             self._read += self._piece
             if self._read - self._body > self._limits.head + self._body:
                 self._refuse(431)
@@ -185,7 +185,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._unset_slow()
         self._incoming, self._is_asked = True, False
         self._head = self._body = 0
-        self._read = -self._piece  # what comes before it in the same piece isn't its own
+        self._read = -self._piece  # earlier bytes of the same piece belong to another request
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))
@@ -209,9 +209,9 @@ class LimitedHttp(HttpToolsProtocol):
         if version not in _VERSIONS:
             raise _RefusedError(400)
         if self.parser.get_method() == b"CONNECT":
-            raise _RefusedError(400)  # a client would take any success for a tunnel
+            raise _RefusedError(400)  # a client would treat any success as a tunnel
         if version == "1.0":
-            self.expect_100_continue = False  # it knows no such answer
+            self.expect_100_continue = False  # HTTP/1.0 has no 100 Continue
         if len(self.pipeline) >= _MOST_PIPELINED:
             raise _RefusedError(503)
         super().on_headers_complete()
@@ -231,12 +231,12 @@ class LimitedHttp(HttpToolsProtocol):
         self._incoming = False
         super().on_message_complete()
         if not self.parser.should_keep_alive():
-            # A trailer can say so, too. The parser drops what follows, so it can't be answered.
+            # A trailer can also request this. The parser drops further requests without an answer.
             self.cycle.keep_alive = False
             if self.cycle.response_complete:
                 self.transport.close()
         if self._answering is None:
-            self._all.release(self._place)  # it was answered before it ended
+            self._all.release(self._place)  # it was answered before its end
         else:
             self._all.answer(self._place)
 
@@ -266,7 +266,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._all.wait(self._place)
 
     def shutdown(self) -> None:
-        """Answer the present request, also one that is still coming in, and close."""
+        """Answer the current request, even if it is still incomplete, and close."""
         self._ends = True
         if self._answering is not None:
             self._answering.keep_alive = False
@@ -274,7 +274,7 @@ class LimitedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer with an error, but first what was asked before, and close."""
+        """Answer earlier requests, then send an error and close."""
         self._refusal = status
         self._refused(status)
         self._unset_slow()
@@ -287,7 +287,7 @@ class LimitedHttp(HttpToolsProtocol):
             self.flow.pause_reading()
             return
         if is_asked and (answering is None or answering.response_started):
-            self.transport.close()  # it has its answer
+            self.transport.close()  # the client has its answer
             return
         if answering is not None:
             answering.disconnected = True
@@ -295,10 +295,10 @@ class LimitedHttp(HttpToolsProtocol):
         self._answer_with(status)
 
     def _answer_with(self, status: int) -> None:
-        """Answer with an error, and close once the client had the time to read it.
+        """Answer with an error, and close when the client has had time to read it.
 
-        What it sends until then is dropped: closing with unread data would reset the connection
-        before the answer is read.
+        Drop the data that it sends until then: closing with unread data would reset the connection
+        before the client reads the answer.
         """
         text = _TEXTS[status]
         headers = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(text)

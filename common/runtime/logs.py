@@ -1,4 +1,4 @@
-"""Log lines on standard error: klog's text, or one JSON object a line."""
+"""Log lines on standard error: klog's text, or one JSON object per line."""
 
 import functools
 import json
@@ -16,8 +16,8 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _LETTERS = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _SECRET = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-# What a terminal or a viewer obeys rather than shows: controls, DEL, C1, line and paragraph
-# separators, directions of text, and halves of characters, which no encoding can write.
+# Characters that terminals and viewers interpret instead of showing: controls, DEL, C1, line and
+# paragraph separators, text directions, and surrogates, which UTF-8 can't encode.
 _UNSHOWN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -31,10 +31,10 @@ _QUIET = ("aiohttp", "asyncio", "uvicorn", "kubernetes_asyncio")
 def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> None:
     """Set up logging for the process.
 
-    ``verbosity`` counts as klog's ``-v``: 0 shows warnings, 1 to 4 information, 5 and more
-    debugging. ``format`` is ``text`` or ``json``; ``stream`` is standard error unless given.
+    ``verbosity`` is that of klog's ``-v``: 0 shows warnings, 1 to 4 information, 5 and more
+    debug messages. ``format`` is ``text`` or ``json``; ``stream`` is standard error unless given.
     """
-    logging.logThreads = logging.logMultiprocessing = False  # no line shows them
+    logging.logThreads = logging.logMultiprocessing = False  # not part of any line
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
@@ -42,7 +42,7 @@ def configure(verbosity: int, format: str, *, stream: TextIO | None = None) -> N
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level_of(verbosity))
-    for name in _QUIET:  # their own messages are for debugging them
+    for name in _QUIET:  # their messages only help to debug these libraries
         logging.getLogger(name).setLevel(logging.WARNING if verbosity < 8 else level_of(verbosity))
 
 
@@ -57,9 +57,9 @@ class TextFormatter(logging.Formatter):
     """``I0102 15:04:05.000000    4711 cycle.py:17] message key="value" count=3``.
 
     The keys are those of ``extra``, in their order. Control characters in a message or a value
-    are escaped, so that neither can forge a line or steer a terminal. Both are cut at 2,048
-    characters, counted after escaping: people outside of the cluster's administration write what
-    ends up here.
+    are escaped, so that neither can forge a line or control a terminal. Both are cut at 2,048
+    characters, counted after escaping, because any user of the cluster can write texts that are
+    logged.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -143,7 +143,7 @@ def _escaped_lines(text: str) -> str:
 
 
 def _in_json(text: str) -> str:
-    """Return what stands between the quotes of a JSON string."""
+    """Return the text between the quotes of a JSON string."""
     return _encoded(text)[1:-1]
 
 
@@ -152,7 +152,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _encoded(value: Any) -> str:
-    """Write JSON with nothing in it that isn't shown."""
+    """Encode a value as JSON, and escape characters that viewers don't show."""
     return _escaped(_encode(value))
 
 
@@ -163,5 +163,5 @@ def _json(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Numbers and Booleans as they are, everything else as a quoted text."""
+    """Return numbers and Booleans unchanged, and other values as a quoted text."""
     return _encoded(_json(value))

@@ -1,7 +1,7 @@
-"""The boundary around one object: whatever is wrong with it, the others are served.
+"""Boundaries around single objects: an error of one doesn't affect other objects.
 
-Each place that works through many objects of the cluster puts one of these around each. Errors
-outside of every boundary are bugs of the process itself, and end it.
+Each loop over many objects of the cluster has a boundary around each object. Errors outside of
+these boundaries are bugs of the process itself, and end it.
 """
 
 import logging
@@ -29,14 +29,14 @@ class ObjectErrors:
         self._logged: OrderedDict[tuple[str, str, type[BaseException]], None] = OrderedDict()
 
     def around(self, stage: str, kind: str, namespace: str, name: str) -> "Boundary":
-        """Return a context manager that ends the block, and nothing else, with an exception.
+        """Return a context manager whose block ends at an exception, which is suppressed.
 
-        ``stage`` is what is done with the object, in a word that is fit for a metric label.
+        ``stage`` names the operation, in a word that can be a metric label.
         """
         return Boundary(self, stage, kind, namespace, name)
 
     def record(self, error: BaseException, stage: str, named: str) -> None:
-        """Count the error; log it with its traceback unless that was done before."""
+        """Count the error; log it with its traceback unless it was logged before."""
         self._counter.labels(stage).inc()
         key = (stage, named, type(error))
         if key in self._logged:
@@ -50,7 +50,7 @@ class ObjectErrors:
 
 
 class Boundary:
-    """Suppresses every ``Exception`` of its block; what stops a task or a process passes."""
+    """A context manager that suppresses ``Exception``, but not cancellation or exit."""
 
     __slots__ = ("_errors", "_kind", "_name", "_namespace", "_stage")
 

@@ -1,4 +1,4 @@
-"""Long loops that let other tasks run now and then."""
+"""Long loops with pauses, in which other tasks run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def pausing(items: Iterable[T], *, every: int) -> AsyncIterator[T]:
-    """Yield the items, with a pause after so many of them."""
+    """Yield the items, with a pause after each ``every`` of them."""
     for number, item in enumerate(items):
         if number % every == every - 1:
             await asyncio.sleep(0)

@@ -1,25 +1,25 @@
-"""A token bucket: so many per second on average, so many at once."""
+"""A rate limiter: a token bucket with an average rate and a burst."""
 
 import asyncio
 import contextlib
 from collections import deque
 
 _LOT_SECONDS = 0.2
-_SHORTEST = 0.001  # seconds; event loops know no shorter waits
-_ROUNDING = 1e-6  # of a token, which sums of differences of times are wrong by at most
+_SHORTEST = 0.001  # seconds; event loops have no shorter waits
+_ROUNDING = 1e-6  # of a token; the maximum rounding error of time differences
 
 
 class TokenBucket:
-    """The arithmetic of a limiter, without a clock."""
+    """The arithmetic of a rate limiter, without a clock."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self.rate = rate  # tokens per second; zero and below: unlimited
         self.burst = max(burst, 1.0)
         self._tokens = self.burst
-        self._at: float | None = None  # time of the last question, in seconds
+        self._at: float | None = None  # time of the last call, in seconds
 
     def try_take(self, now: float) -> bool:
-        """Take one token if one is there."""
+        """Take one token if one is available; return whether it was."""
         if self.rate <= 0:
             return True
         self._refill(now)
@@ -29,14 +29,14 @@ class TokenBucket:
         return True
 
     def seconds_until(self, tokens: float, now: float) -> float:
-        """Return how long it takes until so many are there, which are no more than the burst."""
+        """Return the seconds until ``tokens`` are available; at most the burst is possible."""
         if self.rate <= 0:
             return 0.0
         self._refill(now)
         return max(0.0, (tokens - self._tokens) / self.rate)
 
     def give_back(self) -> None:
-        """Return a token whose taker went away before its turn."""
+        """Return the token of a cancelled caller."""
         self._tokens = min(self.burst, self._tokens + 1)
 
     def _refill(self, now: float) -> None:
@@ -46,23 +46,23 @@ class TokenBucket:
 
 
 class RateLimiter:
-    """Lets callers through at ``rate`` per second, ``burst`` of them at once, first come first.
+    """A FIFO rate limiter: ``rate`` calls per second, ``burst`` at once.
 
-    A caller that has to wait goes with all that a fifth of a second lets through: a process
-    that wakes up for each of fifty calls a second spends three times the CPU on them, because
-    nothing of it is in the caches of the machine any more (benchmarks/README.md).
+    Waiting callers proceed in batches, one for each fifth of a second. A process that wakes up for
+    each of fifty calls a second uses three times the CPU, because of cold CPU caches
+    (benchmarks/README.md).
 
-    A rate of zero or below lets everybody through. For one event loop.
+    A rate of zero or below means no limit. Use an instance in one event loop only.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
         self._bucket = TokenBucket(rate, burst)
         self._lot = max(1.0, min(self._bucket.burst, rate * _LOT_SECONDS))
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None  # is there while anybody waits
+        self._timer: asyncio.TimerHandle | None = None  # set while callers wait
 
     async def acquire(self) -> None:
-        """Wait for a token; a caller who is cancelled meanwhile takes none."""
+        """Wait for a token; a cancelled caller takes none."""
         loop = asyncio.get_running_loop()
         if not self._waiting and self._bucket.try_take(loop.time()):
             return
@@ -72,9 +72,9 @@ class RateLimiter:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it came in the same moment
+            if not turn.cancelled():  # its token arrived at the same time
                 self._bucket.give_back()
-            with contextlib.suppress(ValueError):  # not there any more
+            with contextlib.suppress(ValueError):  # already removed
                 self._waiting.remove(turn)
             self._end_timer()
             if self._waiting:

@@ -1,4 +1,4 @@
-"""The life of a process: one loop, its background, and the signals that end it."""
+"""The life cycle of a process: its loop, background tasks, and termination signals."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ from common.errors import ConfigError, LeadershipLostError
 
 Background: TypeAlias = Callable[[], Awaitable[None]]
 
-# For the present cycle, once a signal came. Together with what follows (a Lease that is given
-# back, Events that wait) it stays below five seconds.
+# Seconds for the current cycle after a signal. With the steps after it (releasing the Lease,
+# sending queued Events) the total stays below five seconds.
 _GRACE_SECONDS = 2.0
 
 
@@ -23,11 +23,11 @@ async def serve(
     *,
     background: tuple[Background, ...] = (),
 ) -> None:
-    """Run ``main`` until SIGTERM or SIGINT, and ``background`` exactly as long.
+    """Run ``main`` until SIGTERM or SIGINT, and ``background`` for the same time.
 
-    A signal sets the event that ``main`` receives; ``main`` finishes the present cycle
-    and returns, and then the background is cancelled. The first failure anywhere
-    cancels everything else and leaves as an ``ExceptionGroup``.
+    A signal sets the event that ``main`` receives; ``main`` finishes the current cycle
+    and returns, and then the background is cancelled. The first failure of any task
+    cancels all other tasks and is raised in an ``ExceptionGroup``.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ async def serve(
 
 
 class Pause(Protocol):
-    """Waits until the event loop's time ``due``, until ``stop`` is set, or as it sees fit."""
+    """A wait until the event loop's time ``due``, until ``stop`` is set, or until earlier work."""
 
     async def __call__(self, due: float, *, stop: asyncio.Event) -> None: ...
 
@@ -61,12 +61,12 @@ async def pause_until(due: float, *, stop: asyncio.Event) -> None:
 async def every(
     seconds: float, cycle: Background, *, stop: asyncio.Event, rest: Pause = pause_until
 ) -> None:
-    """Start ``cycle`` every ``seconds``; one that overruns delays the next, never overlaps it.
+    """Start ``cycle`` every ``seconds``; an overrun delays the next one, without overlap.
 
-    ``rest`` is what happens in between; it may end sooner, and the next cycle then begins sooner.
+    ``rest`` waits between cycles; if it ends early, the next cycle starts early.
 
-    Once ``stop`` is set, the present cycle has two seconds left, and then it is cancelled: a
-    call that hangs must not delay the end of the process.
+    When ``stop`` is set, the current cycle is cancelled after two seconds, so that a hanging call
+    can't delay the end of the process.
     """
     loop = asyncio.get_running_loop()
     while not stop.is_set():
@@ -76,9 +76,9 @@ async def every(
 
 
 async def unless_stopped(work: Background, *, stop: asyncio.Event) -> bool:
-    """Do ``work``, but leave it once ``stop`` is set; return whether it was done.
+    """Do ``work``, but cancel it when ``stop`` is set; return whether it finished.
 
-    For what has no end of its own: waiting for caches to fill, or for a Lease.
+    Use it for waits without a time limit, such as for the sync of caches, or for a Lease.
     """
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_as_coroutine(work))
@@ -91,11 +91,12 @@ async def unless_stopped(work: Background, *, stop: asyncio.Event) -> bool:
 
 
 def run(program: str, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Run a program to its end on an event loop of uvloop; the exit code.
+    """Run a program on an event loop of uvloop; return its exit code.
 
-    ``main`` reads the flags and returns the coroutine to run. What an operator can put
-    right (ConfigError) is one line on standard error and exit code 2; a lost Lease is one
-    line and exit code 1. Any other exception is a bug and shows its traceback.
+    ``main`` reads the flags and returns the coroutine to run. A ConfigError,
+    which an operator can fix, prints one line on standard error and has exit code 2; a lost
+    Lease prints one line and has exit code 1. Any other exception is a bug and prints its
+    traceback.
     """
     code = 0
     try:
@@ -106,7 +107,7 @@ def run(program: str, main: Callable[[], Coroutine[Any, Any, None]]) -> int:
     except* LeadershipLostError as group:
         code = _complain(program, group, code=1)
     except* KeyboardInterrupt:
-        pass  # before ``serve`` had taken over the signal; nothing had begun
+        pass  # before ``serve`` handles the signal, when nothing has started
     return code
 
 
@@ -125,7 +126,7 @@ def leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 
 async def _endless(run: Background) -> None:
-    """Run a task that must not return: a watch that ended would leave a stale cache."""
+    """Run a task that must not return: without its watch a cache would be stale."""
     await run()
     raise RuntimeError(f"background task ended: {run!r}")
 

@@ -14,8 +14,8 @@ CLUSTER_SCOPE = "Scope"
 LEADER_ELECTION = "Leader election"
 OPS = "Metrics, health and debugging"
 
-# klog's flags with the reference's defaults. They say where a Go library writes its log. Ours goes
-# to standard error, so they have no effect; manifests of the reference pass them.
+# klog's flags with the reference's defaults. They set the log destination of a Go library. Our log
+# goes to standard error, so they have no effect; manifests of the reference contain them.
 KLOG_FLAGS: Mapping[str, str] = {
     "--add-dir-header": "false",
     "--alsologtostderr": "false",
@@ -36,7 +36,7 @@ KLOG_FLAGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """How a program reaches the API server."""
+    """The settings of a program's connection to the API server."""
 
     kubeconfig: str = flag(
         "--kubeconfig",
@@ -66,7 +66,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingSettings:
-    """What a program logs, and in which format."""
+    """The settings of a program's log."""
 
     accepted_without_effect: ClassVar[Mapping[str, str]] = KLOG_FLAGS
 
@@ -95,7 +95,10 @@ class LoggingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CommonSettings(LoggingSettings, ClientSettings):
-    """Names and defaults are upstream's: pkg/utils/../common/flags.go; updater.md 12.3."""
+    """The settings of all processes, with upstream's names and defaults.
+
+    Source: vertical-pod-autoscaler/common/flags.go; updater.md 12.3.
+    """
 
     vpa_object_namespace: str = flag(
         "--vpa-object-namespace",
@@ -174,7 +177,7 @@ def lease_name_flag(default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderElectionSettings:
-    """Flags of a process of which one replica acts; upstream's ``--leader-elect*``.
+    """The settings of leader election; upstream's ``--leader-elect*``.
 
     A subclass declares the name of its Lease with :func:`lease_name_flag`.
     """

@@ -1,4 +1,4 @@
-"""Answers for people and for programs: text where that is asked for first, else JSON."""
+"""Answers as text if the client prefers it, else as JSON."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 def wants_text(accept: str) -> bool:
-    """Return whether text comes before JSON among what an ``Accept`` header names."""
+    """Return whether an ``Accept`` header lists text before JSON."""
     for part in accept.split(","):
         media = part.partition(";")[0].strip().lower()
         if media in {"text/plain", "text/*"}:
@@ -21,10 +21,10 @@ def described(
 ) -> dict[str, Any]:
     """Return an answer for ``/openapi.json``: the schema of its JSON, and an example of its text.
 
-    What the schema refers to stands beside it, so ``path`` (with its slash), ``method`` and
-    ``status`` have to say where the answer is described.
+    The schema contains the definitions that it refers to, so ``path`` (with its slash), ``method``
+    and ``status`` have to locate the answer in the document.
     """
-    # Braces, of parts of a path that are parameters, are none of a reference's characters.
+    # References can't contain the braces of path parameters.
     place = path.replace("/", "~1").replace("{", "%7B").replace("}", "%7D")
     here = f"#/paths/{place}/{method}/responses/{status}/content"
     template = here + "/application~1json/schema/$defs/{name}"

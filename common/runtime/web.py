@@ -1,4 +1,4 @@
-"""A uvicorn server as one task among others: no signals, no lifespan, a port known at once."""
+"""A uvicorn server as a task, without signals and lifespan; it listens from the start."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ from common.runtime.limited_http import HttpLimits, LimitedHttp
 
 logger = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 1.0  # after an accept that failed: mostly there are too many open files
-_GRACE_SECONDS = 2  # for the present requests, once the server is to stop
+_PAUSE_SECONDS = 1.0  # after a failed accept, usually due to too many open files
+_GRACE_SECONDS = 2  # for the current requests, when the server stops
 _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EINVAL, errno.ENOPROTOOPT})
 
 
@@ -38,9 +38,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def listen(address: str) -> socket.socket:
-    """Return a listening socket on ``host:port``; port 0 takes a free one.
+    """Return a listening socket on ``host:port``; port 0 selects a free one.
 
-    Without a host it serves IPv6 and IPv4, if the machine has them.
+    Without a host it listens on IPv6 and IPv4, if the machine has them.
 
     Raises:
         ConfigError: the address is malformed, in use, or not ours.
@@ -63,9 +63,9 @@ def listen(address: str) -> socket.socket:
 
 
 class _Acceptor:
-    """Accepts the connections of one socket, in the place of :class:`asyncio.Server`.
+    """An acceptor of the connections of one socket, instead of :class:`asyncio.Server`.
 
-    That one would begin any number of TLS handshakes, and doesn't say from whom they are.
+    :class:`asyncio.Server` starts any number of TLS handshakes, without reporting their peers.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class _Acceptor:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to ``service.serve``, and sleeps where uvicorn ticks ten times a second.
+    """A uvicorn server that leaves signals to ``service.serve``, and has no periodic tick.
 
-    A tick would refresh the date of answers, which they don't carry. Without it an idle
-    process is idle, and time can be simulated.
+    uvicorn's tick, ten times a second, refreshes the date of answers, which ours omit. Without it
+    an idle process uses no CPU, and tests can simulate time.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ def _ignore(_status: int) -> None:
 
 
 class WebServer:
-    """Serves an ASGI application on ``address`` from construction's port on.
+    """A server of an ASGI application on ``address``.
 
-    The socket listens as soon as the object exists, so that a port in use is a clear error
-    before anything starts; ``run`` is an endless background task that answers. When it is
-    cancelled it stops accepting, finishes the present requests, and closes.
+    The constructor opens the socket, so that a port in use is a clear error before anything
+    starts. ``run`` is an endless background task that answers. When it is cancelled it stops
+    accepting, finishes the current requests, and closes.
     """
 
     def __init__(
@@ -195,13 +195,13 @@ class WebServer:
         refused: Callable[[int], None] = _ignore,
         **options: Any,
     ) -> None:
-        """``address`` may be a socket that listens already.
+        """Open the socket; ``address`` may also be a listening socket.
 
         ``refused`` is called with the HTTP status of each request that the server refuses.
         ``options`` go to ``uvicorn.Config``: TLS, and what kind of application it is.
         """
         self._socket = listen(address) if isinstance(address, str) else address
-        self.port = int(self._socket.getsockname()[1])  # also where 0 was asked for
+        self.port = int(self._socket.getsockname()[1])  # the actual port, if 0 was configured
         self._name = name
         limits = limits or HttpLimits()
         config = uvicorn.Config(
@@ -233,5 +233,5 @@ class WebServer:
                 raise
 
     def close(self) -> None:
-        """Give the port back; only needed where ``run`` never ran."""
+        """Close the socket; only needed if ``run`` never ran."""
         self._socket.close()

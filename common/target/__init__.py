@@ -1,1 +1,1 @@
-"""Who controls whom: the topmost owner of a pod, and the VPA that controls it."""
+"""Owners and VPAs: the topmost owner of a pod, and the VPA that controls it."""

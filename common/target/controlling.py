@@ -1,4 +1,4 @@
-"""Which VPA controls a pod.
+"""The choice of the VPA that controls a pod.
 
 Source: recommender.md 6.3, admission.md section 4; ``GetControllingVPAForPod``,
 vertical-pod-autoscaler/pkg/utils/vpa/api.go.
@@ -33,10 +33,10 @@ def target_key(vpa: VerticalPodAutoscaler) -> TargetKey | None:
 def controlling(
     pod_meta: ObjectMeta, topmost: Controller | None, candidates: Iterable[SelectedVpa]
 ) -> SelectedVpa | None:
-    """Choose the VPA of a pod whose topmost controller is ``topmost``.
+    """Return the VPA of a pod whose topmost controller is ``topmost``.
 
     It must target that controller, by kind and name in the pod's namespace, and select the
-    pod's labels. Of several the oldest wins; of equally old ones the one that sorts first.
+    pod's labels. Of several VPAs the oldest wins; of equally old ones the one that sorts first.
     """
     if topmost is None:
         return None
@@ -59,7 +59,7 @@ def precedence(vpa: VerticalPodAutoscaler) -> tuple[datetime, str]:
 def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:
     """Return False for a VPA that never controls a pod: one of mode Off without a start-up boost.
 
-    No update mode means Recreate. A VPA with an unknown mode can control pods.
+    A missing update mode means Recreate. A VPA with an unknown mode can control pods.
     """
     policy = vpa.spec.update_policy
     return policy is None or policy.update_mode != UpdateMode.OFF or has_startup_boost(vpa)
@@ -68,7 +68,7 @@ def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:
 def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
     """Return whether the VPA or one of its container policies has a start-up boost.
 
-    The feature gate doesn't matter.
+    Ignore the feature gate.
     """
     if vpa.spec.startup_boost is not None:
         return True

@@ -1,7 +1,7 @@
-"""Who owns whom: the topmost controller above a pod or a target.
+"""Owner chains: the topmost controller above a pod or a target.
 
-The walk is pure. It asks a lookup about one object at a time; what the lookup doesn't know yet
-makes the walk stop and name the object, so that a shell can fetch it and call again.
+The walk is pure. It calls a lookup for one object at a time. If the lookup returns ``Unknown``, the
+walk stops and returns ``NeedsLookup``, so that the caller can fetch the object and retry.
 
 Source: recommender.md 10.2, updater.md section 4; ``FindTopMostWellKnownOrScalable``,
 vertical-pod-autoscaler/pkg/target/controller_fetcher/controller_fetcher.go.
@@ -27,7 +27,7 @@ WELL_KNOWN_KINDS = frozenset(
 )
 
 TargetKey: TypeAlias = tuple[str, str, str]
-"""Namespace, kind and name: all that decides whether a VPA targets a controller."""
+"""Namespace, kind and name, which decide whether a VPA targets a controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Controller:
 
     @property
     def is_well_known(self) -> bool:
-        """Return whether it is read from a cache; every other kind is asked for its scale.
+        """Return whether it is read from a cache; other kinds have their scale read.
 
-        A custom resource may be called Job or Deployment as well: that is another kind (Q18).
+        A custom resource named Job or Deployment is a different kind (Q18).
         """
         return self.kind in WELL_KNOWN_KINDS and not _custom_group(self.api_version)
 
@@ -68,7 +68,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is no such object; for a kind that isn't well-known: it has no scale subresource."""
+    """The object does not exist; for a kind that isn't well-known: it has no scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody has asked yet."""
+    """The lookup has no answer yet."""
 
 
 Answer: TypeAlias = Found | Absent | Failed | Unknown
@@ -94,17 +94,17 @@ class Topmost:
 
 
 class OwnerProblem(enum.StrEnum):
-    """Why a walk failed."""
+    """The reason why a walk failed."""
 
     MISSING = "missing"
     CYCLE = "cycle"
-    NODE = "node"  # for a pod it is no error: such a pod has no controller
-    UNHANDLED = "unhandled"  # may pass: the API server refused, or doesn't know the kind
+    NODE = "node"  # no error for a pod: it has no controller
+    UNHANDLED = "unhandled"  # may be temporary: the API server refused, or lacks the kind
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerError:
-    """The walk can't be finished; ``text`` is what a VPA's condition shows."""
+    """The walk can't be finished; ``text`` is the message in a VPA's condition."""
 
     text: str
     problem: OwnerProblem = OwnerProblem.UNHANDLED
@@ -112,7 +112,7 @@ class OwnerError:
 
 @dataclass(frozen=True, slots=True)
 class NeedsLookup:
-    """The lookup must learn about this object before the walk can go on."""
+    """The object has to be fetched before the walk can continue."""
 
     controller: Controller
 
@@ -125,10 +125,10 @@ def controller_of(meta: ObjectMeta | OwnedMeta) -> Controller | None:
 def topmost(
     start: Controller, lookup: Callable[[Controller], Answer]
 ) -> Topmost | OwnerError | NeedsLookup:
-    """Walk up from ``start`` and remember the last controller that is well-known or scalable.
+    """Return the last controller above ``start`` that is well-known or scalable.
 
-    A well-known object that is missing is an error. Another kind that has no scale subresource
-    ends the chain. Nodes are never asked for.
+    A missing well-known object is an error. An object of another kind without a scale subresource
+    ends the chain. Nodes are never looked up.
     """
     found: Controller | None = None
     visited: list[Controller] = []  # a few at most

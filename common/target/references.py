@@ -1,8 +1,8 @@
-"""Whether a reference to another object can be followed at all.
+"""Validation of references to other objects.
 
-People write these texts, in a VPA's ``targetRef`` and in the owner references of any object, and
-they end in the URLs that our tokens call. So nothing that an API server would not accept as the
-identity of an object becomes a request.
+Users write these texts, in a VPA's ``targetRef`` and in the owner references of any object, and
+they become part of URLs that we request with our credentials. So only texts that an API server
+accepts as the identity of an object may become a request.
 """
 
 import re
@@ -17,7 +17,7 @@ def api_version_problem(api_version: str) -> str:
     """Return why the text is no ``version`` or ``group/version``; empty if it is one.
 
     A group is a DNS-1123 subdomain of up to 253 characters, a version a DNS label of up to 63.
-    An empty text is accepted: the kinds of Kubernetes itself are known without it.
+    An empty text is accepted, because the built-in kinds don't need it.
 
     Source: k8s.io/apimachinery ``ParseGroupVersion``, ``validation.IsDNS1123Subdomain``, which
     doesn't limit the labels of a subdomain, and ``IsDNS1123Label``; docs/deviations.md X116.
