@@ -132,7 +132,7 @@ def test_what_controllers_say_of_their_pods(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_restarts_let_no_more_go(tmp_path: Path) -> None:
-    """Of a group of one or two too few pods are left to tell what came of three evictions."""
+    """A group of one or two has too few pods to show the result of three evictions."""
 
     async def test(webhook_simulation: WebhookSimulation) -> None:
         await webhook_simulation.live(8 * HOUR, restarts=RESTARTS)

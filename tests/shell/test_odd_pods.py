@@ -1,4 +1,4 @@
-"""What a pass makes of pods that are in no ordinary state, or in nobody's actuator.
+"""How a pass decides on pods in unusual states, and on pods without a controller.
 
 Each case does something to one of three pods that are all to be evicted, and says how it ends.
 """
