@@ -31,7 +31,11 @@ async def test_basic_in_place_update(case: Case) -> None:
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     assert not case.evictions()
-    assert await case.events("InPlaceResizedByVPA")
+
+    async def reported() -> bool:  # Events follow in the background
+        return bool(await case.events("InPlaceResizedByVPA"))
+
+    await case.world.until(reported, "the resize is reported")
 
 
 @pytest.mark.concurrent

@@ -32,7 +32,11 @@ async def test_a_pod_is_resized_without_a_restart_in_mode_in_place_or_recreate(c
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     assert not case.evictions()
-    assert await case.events(_RESIZED)
+
+    async def reported() -> bool:  # Events follow in the background
+        return bool(await case.events(_RESIZED))
+
+    await case.world.until(reported, "the resize is reported")
 
 
 async def test_each_resize_of_a_pod_is_an_event_and_the_same_one_again_is_counted(
