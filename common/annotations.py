@@ -64,7 +64,7 @@ def boosted_containers(annotations: Mapping[str, str] | None) -> tuple[str, ...]
 
 
 def is_boosted(annotations: Mapping[str, str] | None) -> bool:
-    """Return whether the CPU of some container is still boosted."""
+    """Return True if the CPU of some container is still boosted."""
     return any(map(_IS_BOOST, annotations or ()))
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
@@ -151,6 +152,15 @@ def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
         return None
+
+
+def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return whether ``authority`` signed ``certificate``."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
+        return False
+    return True
 
 
 def private_pem(key: PrivateKey) -> bytes:

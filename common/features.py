@@ -6,6 +6,8 @@ Source: vertical-pod-autoscaler/pkg/features/versioned_features.go; recommender.
 from dataclasses import dataclass
 from typing import Self
 
+from common.flags import boolean
+
 _GATES = {
     "CPUStartupBoost": "cpu_startup_boost",
     "InPlace": "in_place",
@@ -15,10 +17,6 @@ _GATES = {
 _ALL_ALPHA = "AllAlpha"
 _ALL_BETA = "AllBeta"
 _RETIRED = ("InPlaceOrRecreate",)  # always on since 1.6: accepted, without effect
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +40,17 @@ class FeatureGates:
         """
         chosen: dict[str, bool] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
-            name, separator, value = item.partition("=")
-            if not separator or value.strip() not in _BOOLEANS:
-                raise ValueError(f"{item!r} is not of the form Gate=true or Gate=false")
-            name = name.strip()
+            name, value = (part.strip() for part in item.partition("=")[::2])
+            try:
+                chosen[name] = boolean(value)
+            except ValueError as error:
+                raise ValueError(f"{item!r} is not of the form Gate=true or Gate=false") from error
             if name not in (*_GATES, *_RETIRED, _ALL_ALPHA, _ALL_BETA):
                 known = ", ".join((*_GATES, _ALL_ALPHA, _ALL_BETA))
                 raise ValueError(f"unknown feature gate {name!r} (known: {known})")
-            chosen[name] = _BOOLEANS[value.strip()]
         everything = chosen.get(_ALL_ALPHA, False)
         return cls(**{field: chosen.get(gate, everything) for gate, field in _GATES.items()})
 
     def __str__(self) -> str:
-        """Return the gates that are on, as the flag would take them."""
+        """Return the gates that are on, in the syntax of the flag."""
         return ",".join(f"{gate}=true" for gate, field in _GATES.items() if getattr(self, field))

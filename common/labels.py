@@ -8,8 +8,8 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from common.api.meta import LabelSelector
 from common.errors import DecodeError
 from common.quantity import MAX_INT64
 
@@ -26,14 +26,8 @@ class LabelSelectorError(DecodeError, ValueError):
     """A selector violates a rule of labels; the message says which."""
 
 
-class LabelError(LabelSelectorError):
-    """A key or a value of a selector is no valid label; ``place`` is its field."""
-
-    def __init__(self, place: str, text: str, *, is_key: bool) -> None:
-        super().__init__(f"{place}: not a label {'key' if is_key else 'value'}: {text!r}")
-        self.place = place
-        self.text = text
-        self.is_key = is_key
+class _LabelError(LabelSelectorError):
+    """A key or a value of a selector is no valid label."""
 
 
 class Operator(enum.StrEnum):
@@ -72,7 +66,7 @@ class Requirement:
     values: tuple[str, ...] = ()  # sorted
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels fulfil it; a missing label meets negative ones."""
+        """Return True if the labels meet the requirement; a missing label meets a negative one."""
         value = labels.get(self.key)
         if self.operator is Operator.EXISTS:
             return value is not None
@@ -108,7 +102,7 @@ class Selector:
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Return whether an object with these labels is selected; None: it has no labels."""
+        """Return True if an object with these labels is selected; None: it has no labels."""
         if self.nothing:
             return False
         present = labels or {}
@@ -122,27 +116,7 @@ EVERYTHING = Selector()
 NOTHING = Selector(nothing=True)
 
 
-class StructuredRequirement(Protocol):
-    """A ``matchExpressions`` entry: ``common.api.meta.LabelSelectorRequirement``."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def operator(self) -> str: ...
-    @property
-    def values(self) -> Sequence[str] | None: ...
-
-
-class StructuredSelector(Protocol):
-    """A selector in an object: ``common.api.meta.LabelSelector``."""
-
-    @property
-    def match_labels(self) -> Mapping[str, str] | None: ...
-    @property
-    def match_expressions(self) -> Sequence[StructuredRequirement] | None: ...
-
-
-def from_label_selector(selector: StructuredSelector | None) -> Selector:
+def from_label_selector(selector: LabelSelector | None) -> Selector:
     """Translate a structured selector: an absent one selects nothing, an empty one everything.
 
     Raises:
@@ -208,7 +182,7 @@ class _SelectorParser:
         while self._peek():
             try:
                 found.append(self._one())
-            except LabelError:
+            except _LabelError:
                 raise
             except LabelSelectorError as error:
                 raise LabelSelectorError(f"unable to parse requirement: {error}") from error
@@ -299,7 +273,7 @@ def _requirement(key: str, operator: Operator, values: Sequence[str]) -> Require
         raise LabelSelectorError(f'values[0]: Invalid value: "{values[0]}": {text}')
     for index, value in enumerate(values):
         if len(value) > 63 or _VALUE.fullmatch(value) is None:
-            raise LabelError(f"values[{index}][{key}]", value, is_key=False)
+            raise _LabelError(f"values[{index}][{key}]: not a label value: {value!r}")
     return Requirement(key, operator, tuple(sorted(values)))
 
 
@@ -309,7 +283,7 @@ def _check_key(key: str, *, place: str) -> None:
         not slash or (len(prefix) <= 253 and _PREFIX.fullmatch(prefix) is not None)
     )
     if not good:
-        raise LabelError(place, key, is_key=True)
+        raise _LabelError(f"{place}: not a label key: {key!r}")
 
 
 def _ordered(value: str, operator: Operator, bound: str) -> bool:

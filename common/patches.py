@@ -25,6 +25,11 @@ def remove(path: str) -> Operation:
     return Operation(op="remove", path=path)
 
 
+def parse_pointer(path: str) -> list[str]:
+    """Return the tokens of a JSON pointer; the inverse of ``pointer``."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
+
+
 def pointer(*tokens: str | int) -> str:
     """Return a JSON pointer (RFC 6901) to the member or index that the tokens name in order."""
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)

@@ -9,7 +9,6 @@ Source: recommender.md section 2; ``resource.Quantity``, k8s.io/apimachinery/pkg
 
 import enum
 import functools
-import json
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -20,8 +19,8 @@ MAX_INT64 = 2**63 - 1
 
 _NANOS = 10**9  # of a unit
 _NANOS_OF_MILLI = 10**6
-_LONGEST_TEXT = 256  # characters; a Quantity in use has some ten
-_LARGEST_EXPONENT = 200  # decimal; keeps 1e999999999 from filling the memory
+_LONGEST_TEXT = 256  # characters; quantities in practice have about ten
+_LARGEST_EXPONENT = 200  # decimal; a value of 1e999999999 would fill the memory
 _LONGEST_CACHED = 24  # characters
 _FAST_DIGITS = 15  # so many digits times 1000 stay inside an int64
 
@@ -122,8 +121,7 @@ class Quantity:
     def from_json(cls, raw: str | int | float | None) -> "Quantity":  # noqa: PYI041 - JSON has both
         """Parse a decoded JSON value; null is zero, and spaces inside a string are ignored.
 
-        A decoded number has lost its literal text, so ``1E3`` reads like ``1000``. To keep the
-        text, use ``from_json_text``.
+        A decoded number has lost its literal text, so ``1E3`` reads like ``1000``.
 
         Raises:
             QuantityError: the value is no quantity; an empty string and a boolean are none.
@@ -135,23 +133,6 @@ class Quantity:
         if isinstance(raw, bool):
             raise QuantityError(raw, QuantityError.FORMAT)
         return cls.parse(repr(raw))
-
-    @classmethod
-    def from_json_text(cls, raw: str | bytes) -> "Quantity":
-        """Parse the literal text of one JSON value: ``"1Gi"``, ``1E3``, ``null``.
-
-        Raises:
-            QuantityError: the value is no quantity.
-        """
-        text = (raw if isinstance(raw, str) else raw.decode(errors="replace")).strip()
-        if text == "null":
-            return ZERO
-        if text.startswith('"'):
-            try:
-                text = json.loads(text)
-            except ValueError:
-                raise QuantityError(text, QuantityError.FORMAT) from None
-        return cls.parse(text.strip())
 
     @classmethod
     def from_milli(cls, milli: int, format: Format = Format.DECIMAL_SI) -> Self:
@@ -329,7 +310,7 @@ def _binary(digits: str, fraction: int, power: int) -> tuple[int, Format]:
 
 
 def _keeps_decimal(digits: str, power: int) -> bool:
-    """Return whether the reference's fast path takes the text, and so keeps it."""
+    """Return True if the reference parses the text with its fast path, which keeps the text."""
     return (
         len(digits) <= 18
         and power >= -9

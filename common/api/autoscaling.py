@@ -18,7 +18,7 @@ _Amounts: TypeAlias = Annotated[Mapping[str, QuantityJson], _Few]
 
 
 class UpdateMode(enum.StrEnum):
-    """How far the updater may go to apply a recommendation."""
+    """The actions that the updater may take to apply a recommendation."""
 
     OFF = "Off"
     INITIAL = "Initial"
@@ -53,7 +53,7 @@ class UpdatePolicy(Wire, frozen=True, kw_only=True):
 
 
 class GenericStartupBoost(Wire, frozen=True, kw_only=True):
-    """``startupBoost.cpu``: how much more CPU a pod gets while it starts."""
+    """``startupBoost.cpu``: the additional CPU of a container during its start."""
 
     type: str = ""  # Factor or Quantity
     factor: int | None = None
@@ -68,7 +68,7 @@ class StartupBoost(Wire, frozen=True, kw_only=True):
 
 
 class ContainerPolicy(Wire, frozen=True, kw_only=True):
-    """How one container, or with ``*`` every other one, is scaled."""
+    """The scaling rules of one container, or with ``*`` of all others."""
 
     container_name: str = ""
     mode: str | None = None  # Auto or Off

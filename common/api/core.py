@@ -8,10 +8,13 @@ from common.api.meta import ObjectMeta
 
 
 class ResourceRequirements(Wire, frozen=True, kw_only=True):
-    """Requests and limits; an absent map (None) and an empty one are different things."""
+    """Requests and limits; an absent map (None) differs from an empty one."""
 
     requests: Mapping[str, QuantityJson] | None = None
     limits: Mapping[str, QuantityJson] | None = None
+
+
+NO_RESOURCES = ResourceRequirements()
 
 
 class ContainerResizePolicy(Wire, frozen=True, kw_only=True):
@@ -31,18 +34,17 @@ class Container(Wire, frozen=True, kw_only=True):
 
 
 def is_sidecar(init_container: Container) -> bool:
-    """Return whether an init container keeps running beside the regular containers."""
+    """Return True if an init container keeps running beside the regular containers."""
     return init_container.restart_policy == "Always"
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
     """``spec`` of a pod.
 
-    The type stands for the gate NativeSidecar: a component chooses the type once, where it
-    decodes pods.
+    The type represents the gate NativeSidecar: a component chooses it where it decodes pods.
     """
 
-    scales_sidecars: ClassVar[bool] = False  # whether native sidecars are scaled, too
+    scales_sidecars: ClassVar[bool] = False  # native sidecars are scaled, too
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] | None = None

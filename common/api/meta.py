@@ -99,9 +99,3 @@ class NamedObject(Wire, frozen=True, kw_only=True, gc=False):
     """Any object, decoded without anything but its name and version."""
 
     metadata: _Named
-
-
-class PartialObject(Wire, frozen=True, kw_only=True):
-    """Any object, decoded without anything but its metadata."""
-
-    metadata: ObjectMeta

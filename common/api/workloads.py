@@ -37,12 +37,6 @@ class Workload(Wire, frozen=True, kw_only=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class RolledMeta(OwnedMeta, frozen=True, kw_only=True):
-    """``metadata`` of a workload that rolls out new versions of its pods."""
-
-    generation: int = 0
-
-
 class RollingUpdate(Wire, frozen=True, kw_only=True):
     """The limits of a rolling update below and above the wanted number of pods."""
 
@@ -83,7 +77,6 @@ class DeploymentStatus(WorkloadStatus, frozen=True, kw_only=True):
 class Deployment(Workload, frozen=True, kw_only=True):
     """A Deployment."""
 
-    metadata: RolledMeta
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
@@ -107,7 +100,6 @@ class StatefulSetStatus(WorkloadStatus, frozen=True, kw_only=True):
 class StatefulSet(Workload, frozen=True, kw_only=True):
     """A StatefulSet."""
 
-    metadata: RolledMeta
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()
 
@@ -129,7 +121,6 @@ class DaemonSetStatus(WorkloadStatus, frozen=True, kw_only=True):
 class DaemonSet(Workload, frozen=True, kw_only=True):
     """A DaemonSet."""
 
-    metadata: RolledMeta
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
 

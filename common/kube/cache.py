@@ -11,11 +11,11 @@ from common.errors import DecodeError, GoneError, KubeError, UnreachableError
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.object_store import Change, ObjectStore, Snapshot
-from common.kube.recovery import Recovery
 from common.kube.watch import EventType, WatchEvent, identity
+from common.kube.watch_recovery import Recovery
 from common.runtime.object_errors import ObjectErrors
 
-__all__ = ["Cache", "Change", "Snapshot", "apart"]
+__all__ = ["Cache", "Change", "Snapshot", "with_boundary"]
 
 T = TypeVar("T")
 
@@ -24,10 +24,10 @@ _CATCH_UP = 1.0  # seconds in which a new watch sends the events that the broken
 _SLICE = 1000  # changes reported before other tasks run
 
 
-def apart(
+def with_boundary(
     on_change: Callable[[Change[T]], None], endpoint: Endpoint[T], errors: ObjectErrors
 ) -> Callable[[Change[T]], None]:
-    """Return the same callback with a boundary around each object: its errors end no watch."""
+    """Return the same callback with a boundary around each object, so that errors end no watch."""
 
     def on_each(change: Change[T]) -> None:
         shown = change.new if change.new is not None else change.old
@@ -45,7 +45,7 @@ class Cache(Generic[T]):
     change.
 
     ``on_change`` is called for each difference, in order, from the list as from the watch; it
-    must be quick, and its exceptions end the task. An object that can't be decoded is dropped
+    must be fast, and its exceptions end the task. An object that can't be decoded is dropped
     like a deleted one, because actions must not use its former state.
     """
 
@@ -86,7 +86,7 @@ class Cache(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Return whether the objects have been listed once; before that the cache is empty."""
+        """Return True if the objects have been listed once; before that the cache is empty."""
         return self._listed.is_set()
 
     async def wait_synced(self) -> None:
@@ -94,7 +94,7 @@ class Cache(Generic[T]):
 
     @property
     def fresh(self) -> bool:
-        """Return whether the objects are current.
+        """Return True if the objects are current.
 
         They are stale from the failure of a list or a watch until the next one works and has had
         time to catch up. Check this before acting on many objects at once.
@@ -120,7 +120,7 @@ class Cache(Generic[T]):
     # Following the API server
 
     async def run(self) -> None:
-        """List, watch, and list again when the server says so; never return."""
+        """List, watch, and list again when the server requires it; never return."""
         while True:
             try:
                 await self._list()

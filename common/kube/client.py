@@ -16,14 +16,14 @@ from common.errors import GoneError
 from common.kube.connection import Connection
 from common.kube.encoding import decoded, typed
 from common.kube.endpoints import PODS, Endpoint
-from common.kube.pages import Listing, Undecoded, read_pages, read_undecoded
+from common.kube.paginated_list import Listing, Undecoded, read_pages, read_undecoded
 from common.kube.transport import CALL_SECONDS, Call, Query, Transport, no_check
 from common.kube.watch import EventType, WatchEvent, WatchProtocol
 from common.runtime.rate_limit import RateLimiter
 
 T = TypeVar("T")
 
-Troubled = Callable[[str, str], None]
+ReadFailed = Callable[[str, str], None]
 """Callback for each failed read, with the resource and a reason that can be a label value."""
 
 UNDECODABLE = "undecodable"
@@ -55,8 +55,8 @@ class KubeClient:
     overloaded or failing. Writes are never retried: the caller has to decide again. Every
     failure is a :class:`~common.errors.KubeError`; an answer of an unexpected shape is
     a :class:`~common.errors.DecodeError`. ``qps`` and ``burst`` bound all calls but watches.
-    ``troubled`` is called for objects that can't be decoded. Caches call it for lists and watches
-    that fail.
+    ``read_failed`` is called for objects that can't be decoded. Caches call it for lists and
+    watches that fail.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class KubeClient:
         qps: float,
         burst: float,
         rng: random.Random | None = None,
-        troubled: Troubled = lambda _resource, _reason: None,
+        read_failed: ReadFailed = lambda _resource, _reason: None,
     ) -> None:
-        self.troubled = troubled
+        self.read_failed = read_failed
         self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
         self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
         self.limiter = RateLimiter(qps, burst)
         self.before_write: Callable[[], None] = no_check
-        self._strange: dict[str, frozenset[str]] = {}  # path of a list -> objects that it omitted
+        self._undecodable: dict[str, frozenset[str]] = {}  # names, by path of the last list
 
-    def apart(self, *, qps: float, burst: float) -> Self:
-        """Return the same client with separate rate limits."""
+    def with_rate_limit(self, *, qps: float, burst: float) -> Self:
+        """Return the same client with a rate limit of its own."""
         other = copy.copy(self)
         other.limiter = RateLimiter(qps, burst)
         return other
@@ -93,7 +93,7 @@ class KubeClient:
 
     @property
     def reachable(self) -> bool:
-        """Return whether the API server answered the last request that needed an answer."""
+        """Return True if the API server answered the last request that needed an answer."""
         return self._transport.connectivity.reachable
 
     async def back_within(self, seconds: float) -> bool:
@@ -127,7 +127,7 @@ class KubeClient:
         return decoded(endpoint, await self.request("GET", path, retry=retry))
 
     async def look_up(self, path: str, *, retry: bool = True) -> bytes:
-        """GET an object that a user's text references, such as a target of an unknown kind.
+        """GET an object that a user references by text, such as a target of an unknown kind.
 
         The limits are five seconds and 4 MiB. A time-out doesn't mean that the API server is
         unreachable, because an aggregated API server may cause it.
@@ -136,9 +136,6 @@ class KubeClient:
             Call(
                 method="GET",
                 path=path,
-                query={},
-                body=None,
-                content_type="",
                 seconds=LOOKUP_SECONDS,
                 retry=retry,
                 limiter=self.limiter,
@@ -154,7 +151,6 @@ class KubeClient:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        page_size: int = _PAGE,
     ) -> Listing[T]:
         """Return all objects, fetched page by page at one version.
 
@@ -162,27 +158,27 @@ class KubeClient:
         omitted it as well. If a continue token expires, the list starts again.
         """
         path = endpoint.collection(namespace)
-        query = {**_selectors(label_selector, field_selector), "limit": page_size}
+        query = {**_selectors(label_selector, field_selector), "limit": _PAGE}
         accept = _METADATA_LIST if endpoint.metadata_only else ""
 
         async def fetch(token: str) -> bytes:
-            asked = {**query, "continue": token} if token else query
-            return await self.request("GET", path, query=asked, accept=accept)
+            page_query = {**query, "continue": token} if token else query
+            return await self.request("GET", path, query=page_query, accept=accept)
 
         restarts = 0
         while True:
             try:
                 listing = await read_pages(
-                    endpoint, path, fetch, known=self._strange.get(path, frozenset())
+                    endpoint, path, fetch, known=self._undecodable.get(path, frozenset())
                 )
             except GoneError:
                 restarts += 1
                 if restarts > _RESTARTS:
                     raise
             else:
-                self._strange[path] = frozenset(listing.strange)
-                for _ in listing.strange:
-                    self.troubled(endpoint.resource, UNDECODABLE)
+                self._undecodable[path] = frozenset(listing.undecodable)
+                for _ in listing.undecodable:
+                    self.read_failed(endpoint.resource, UNDECODABLE)
                 return listing
 
     async def list_undecoded(
@@ -190,12 +186,13 @@ class KubeClient:
         endpoint: Endpoint[T],
         *,
         namespace: str = "",
-        strange: builtins.list[str],
+        undecodable: builtins.list[str],
         known: Collection[str] = (),
     ) -> Undecoded[T]:
         """Return all objects, decoded slice by slice; for lists that are frequent and not stored.
 
-        ``strange`` collects the names of objects that can't be decoded; ``known`` are not logged.
+        ``undecodable`` collects the names of objects that can't be decoded; those in ``known`` are
+        not logged.
         """
         path = endpoint.collection(namespace)
 
@@ -204,7 +201,7 @@ class KubeClient:
             return await self.request("GET", path, query=query)
 
         items = await read_undecoded(path, fetch)
-        return Undecoded(endpoint=endpoint, items=items, strange=strange, known=known)
+        return Undecoded(endpoint=endpoint, items=items, undecodable=undecodable, known=known)
 
     async def watch(
         self,
@@ -248,7 +245,7 @@ class KubeClient:
             async for chunk in chunks:
                 for event in protocol.feed(chunk):
                     if event.object is None and event.type is not EventType.BOOKMARK:
-                        self.troubled(endpoint.resource, UNDECODABLE)
+                        self.read_failed(endpoint.resource, UNDECODABLE)
                     yield event
 
     # Writes
@@ -301,7 +298,6 @@ class KubeClient:
         *,
         namespace: str = "",
         grace_period_seconds: int | None = None,
-        propagation_policy: str = "",
         uid: str = "",
         resource_version: str = "",
     ) -> None:
@@ -309,8 +305,6 @@ class KubeClient:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
-        if propagation_policy:
-            options["propagationPolicy"] = propagation_policy
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         if any(preconditions.values()):
             options["preconditions"] = {key: value for key, value in preconditions.items() if value}
@@ -371,7 +365,7 @@ class KubeClient:
             Call(
                 method=method,
                 path=path,
-                query=query or {},
+                query=query,
                 body=data,
                 content_type=content_type,
                 seconds=seconds,

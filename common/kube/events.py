@@ -32,7 +32,7 @@ _BURST = 25.0  # events of one object at once
 _REFILL = 1 / 300  # events of one object per second, on average
 _SIMILAR = 10  # messages of one reason about one object, before they are combined
 _COMBINED = "(combined from similar events): "
-_REMEMBERED = 4096  # events and objects
+_MOST_CACHED = 4096  # events and objects
 _QUEUE = 1000  # events in the queue
 _FLUSH_SECONDS = 1.0
 
@@ -77,12 +77,6 @@ class Increase:
     patch: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """The decision to drop an occurrence, because the object had too many Events."""
-
-
-EventAction: TypeAlias = Create | Increase | Drop
 Key: TypeAlias = tuple[str, ...]
 
 
@@ -116,14 +110,15 @@ class Correlator:
         self._buckets: OrderedDict[Key, TokenBucket] = OrderedDict()
         self._named = 0  # nanoseconds, in the last generated name
 
-    def decide(self, occurrence: Occurrence) -> EventAction:
+    def decide(self, occurrence: Occurrence) -> Create | Increase | None:
+        """Return the call for an occurrence; None if the object had too many Events."""
         object_key = _object_key(occurrence.about)
         bucket = self._buckets.setdefault(object_key, TokenBucket(_REFILL, _BURST))
         self._buckets.move_to_end(object_key)
-        _bound(self._buckets)
+        _drop_oldest(self._buckets)
         if not bucket.try_take(occurrence.at.timestamp()):
-            return Drop()
-        key, message = self._in_brief(occurrence)
+            return None
+        key, message = self._key_and_message(occurrence)
         sent = self._sent.get(key)
         if sent is None or occurrence.at - sent.last > _SAME_FOR:
             return self._create(key, message, occurrence)
@@ -135,7 +130,7 @@ class Correlator:
             patch["message"] = message  # the latest of the combined ones
         return Increase(_namespace(occurrence.about), sent.name, patch)
 
-    def _in_brief(self, occurrence: Occurrence) -> tuple[Key, str]:
+    def _key_and_message(self, occurrence: Occurrence) -> tuple[Key, str]:
         """Return the key and the message of its Event, which may combine several occurrences."""
         key = (*_object_key(occurrence.about), occurrence.type, occurrence.reason)
         similar = self._similar.get(key)
@@ -144,7 +139,7 @@ class Correlator:
         similar.last = occurrence.at
         similar.messages.add(occurrence.message)
         self._similar.move_to_end(key)
-        _bound(self._similar)
+        _drop_oldest(self._similar)
         if len(similar.messages) < _SIMILAR:
             return (*key, occurrence.message), occurrence.message
         similar.messages.remove(occurrence.message)
@@ -163,7 +158,7 @@ class Correlator:
         name = f"{about.name}.{self._named:x}"
         self._sent[key] = _SentEvent(name, at, 1)
         self._sent.move_to_end(key)
-        _bound(self._sent)
+        _drop_oldest(self._sent)
         namespace = _namespace(about)
         body = {
             "metadata": {"name": name, "namespace": namespace},
@@ -186,7 +181,7 @@ class EventRecorder:
 
     Events are best effort: those that can't be sent are lost. A log line reports the first loss,
     and another one the number of lost Events after a whole queue was sent without an error.
-    ``client`` should have separate limits (``apart``), so that Events don't delay actions.
+    ``client`` should have its own rate limit, so that Events don't delay actions.
     """
 
     def __init__(self, client: KubeClient, component: str, *, clock: Clock | None = None) -> None:
@@ -228,7 +223,13 @@ class EventRecorder:
         try:
             if isinstance(decision, Increase):
                 try:
-                    await self._increase(decision)
+                    await self._client.patch(
+                        _DICTS,
+                        decision.name,
+                        decision.patch,
+                        patch_type=PatchType.STRATEGIC,
+                        namespace=decision.namespace,
+                    )
                 except NotFoundError:  # the Event expired after an hour
                     self._correlator.forget(occurrence)
                     decision = self._correlator.decide(occurrence)
@@ -265,15 +266,6 @@ class EventRecorder:
             self._lost, self._failure_logged = 0, False
         self._failing = False
 
-    async def _increase(self, decision: Increase) -> None:
-        await self._client.patch(
-            _DICTS,
-            decision.name,
-            decision.patch,
-            patch_type=PatchType.STRATEGIC,
-            namespace=decision.namespace,
-        )
-
 
 def _object_key(about: ObjectReference) -> Key:
     return (about.api_version, about.kind, about.namespace, about.name, about.uid)
@@ -284,9 +276,9 @@ def _namespace(about: ObjectReference) -> str:
     return about.namespace or "default"
 
 
-def _bound(remembered: OrderedDict[Key, Any]) -> None:
-    while len(remembered) > _REMEMBERED:
-        remembered.popitem(last=False)
+def _drop_oldest(cache: OrderedDict[Key, Any]) -> None:
+    while len(cache) > _MOST_CACHED:
+        cache.popitem(last=False)
 
 
 def _time(moment: datetime) -> str:

@@ -61,7 +61,7 @@ async def load(kubeconfig: str) -> Connection:
 
 
 def _other(error: FileNotFoundError, kubeconfig: str) -> str:
-    """Return the missing file, unless it is the kubeconfig, which the message names already."""
+    """Return the missing file for the message, which already has the name of the kubeconfig."""
     missing = error.filename
     if not missing or Path(missing) == Path(kubeconfig).absolute():
         return ""

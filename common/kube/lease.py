@@ -55,7 +55,7 @@ class AdmissionStatus(enum.StrEnum):
 
 
 def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
-    """Return whether the lease was created or renewed less than ``max_age`` ago.
+    """Return True if the lease was created or renewed less than ``max_age`` ago.
 
     Ignore its holder and its own duration.
 
@@ -126,18 +126,18 @@ class StatusLease:
             )
 
     async def keep(
-        self, holder: str, *, interval: timedelta, deserved: Callable[[], Awaitable[bool]]
+        self, holder: str, *, interval: timedelta, condition: Callable[[], Awaitable[bool]]
     ) -> None:
         """Write the lease at the end of each ``interval``; log failures.
 
-        ``deserved`` is called before each write. If it returns False, nothing is written, so that
+        ``condition`` is called before each write. If it returns False, nothing is written, so that
         the Lease expires.
         """
         seconds = interval.total_seconds()
         failing = False
         while True:
             await asyncio.sleep(seconds)
-            if not await deserved():
+            if not await condition():
                 continue
             try:
                 async with asyncio.timeout(seconds):
@@ -162,35 +162,34 @@ class LeaderElection:
     process can't end in time, so ``check`` is called just before each write: a process leads no
     longer than the lease's duration from the start of its last renewal (X120).
 
-    It has more attributes than other classes: eight are arguments, and the rest are one state
-    machine (our lease, and the observed lease of another holder) that is easier to follow in one
-    place.
+    It has more attributes than other classes: some are settings, and the rest are one state machine
+    (our lease, and the observed lease of another holder) that is easier to follow in one place.
     """
 
     def __init__(
         self,
         client: KubeClient,
+        settings: LeaderElectionSettings,
         *,
-        namespace: str,
         name: str,
         identity: str,
-        lease_duration: timedelta,
-        renew_deadline: timedelta,
-        retry_period: timedelta,
         clock: Clock,
     ) -> None:
         """Raise ConfigError unless duration > deadline > 1.2 retry periods > 0."""
-        if not timedelta() < retry_period * 1.2 < renew_deadline < lease_duration:
+        duration = settings.leader_elect_lease_duration
+        deadline = settings.leader_elect_renew_deadline
+        retry = settings.leader_elect_retry_period
+        if not timedelta() < retry * 1.2 < deadline < duration:
             raise ConfigError(
                 "leader election needs lease duration > renew deadline > 1.2 * retry period > 0"
             )
         self.identity = identity
         self._client = client
-        self._namespace = namespace
+        self._namespace = settings.leader_elect_resource_namespace
         self._name = name
-        self._duration = lease_duration.total_seconds()
-        self._deadline = renew_deadline.total_seconds()
-        self._retry = retry_period.total_seconds()
+        self._duration = duration.total_seconds()
+        self._deadline = deadline.total_seconds()
+        self._retry = retry.total_seconds()
         self._clock = clock
         self._acquired = asyncio.Event()
         self._renewed = -math.inf  # the event loop's start time of the last successful write
@@ -202,7 +201,7 @@ class LeaderElection:
 
     @property
     def leading(self) -> bool:
-        """Return whether no other replica can hold the lease.
+        """Return True if no other replica can hold the lease.
 
         Other replicas count from the time at which they observed our last renewal, which is not
         before its start. The event loop's time continues while the process is suspended.
@@ -271,14 +270,14 @@ class LeaderElection:
             else:
                 return True
         try:
-            return await self._look_and_take()
+            return await self._read_and_take()
         except ConflictError:
             return False  # another replica was faster
         except (KubeError, DecodeError) as error:
             logger.debug("lease not taken", extra={"lease": self._name, "error": str(error)})
             return False
 
-    async def _look_and_take(self) -> bool:
+    async def _read_and_take(self) -> bool:
         try:
             lease = await self._client.get(
                 _DICTS, self._name, namespace=self._namespace, retry=False
@@ -342,7 +341,7 @@ class LeaderElection:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 lease = await self._own()
                 if lease is not None:
-                    await self._give_back(lease)
+                    await self._clear_holder(lease)
         except (KubeError, DecodeError, TimeoutError) as error:
             text = str(error) or "no answer in time"
             logger.info("lease not given back", extra={"lease": self._name, "error": text})
@@ -352,11 +351,11 @@ class LeaderElection:
         held, self._held = self._held, None
         if not self._unanswered:
             return held
-        there = await self._client.get(_DICTS, self._name, namespace=self._namespace)
-        holder = (there.get("spec") or {}).get("holderIdentity")
-        return there if holder == self.identity else None
+        stored = await self._client.get(_DICTS, self._name, namespace=self._namespace)
+        holder = (stored.get("spec") or {}).get("holderIdentity")
+        return stored if holder == self.identity else None
 
-    async def _give_back(self, lease: dict[str, Any]) -> None:
+    async def _clear_holder(self, lease: dict[str, Any]) -> None:
         spec = {
             **lease["spec"],
             "holderIdentity": "",
@@ -380,13 +379,5 @@ def leader_election(
     lock = settings.leader_elect_resource_lock
     if lock != _LOCK:
         raise ConfigError(f"--leader-elect-resource-lock: {lock!r} is not supported, only {_LOCK}")
-    return LeaderElection(
-        client,
-        namespace=settings.leader_elect_resource_namespace,
-        name=name,
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease_duration=settings.leader_elect_lease_duration,
-        renew_deadline=settings.leader_elect_renew_deadline,
-        retry_period=settings.leader_elect_retry_period,
-        clock=clock,
-    )
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    return LeaderElection(client, settings, name=name, identity=identity, clock=clock)

@@ -32,7 +32,7 @@ class LookupBudget:
         return cls(until, min(interval / 8, _LONGEST_LOOKUP), interval / 8)
 
     def allows(self, namespace: str) -> bool:
-        """Return whether another look-up of the namespace may start."""
+        """Return True if another look-up of the namespace may start."""
         return asyncio.get_running_loop().time() < self.until and self._used[namespace] < self.share
 
     def charge(self, namespace: str, seconds: float) -> None:

@@ -52,7 +52,7 @@ class Snapshot(Generic[T]):
         return self._objects
 
     def namespaces(self) -> Sequence[str]:
-        """Return the namespaces that hold an object."""
+        """Return the namespaces that have an object."""
         return tuple(self._objects)
 
     def __len__(self) -> int:

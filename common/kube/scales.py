@@ -90,7 +90,7 @@ class _CachedScale:
     answer: ScaleAnswer
     since: float  # the event loop's time
     until: float
-    tried: float  # time of the last fetch
+    tried: float  # time of the last fetch, failed ones included
 
 
 class Scales:
@@ -112,9 +112,14 @@ class Scales:
         self._mappings: dict[tuple[str, str], _Mappings] = {}
         self._scales: dict[Controller, _CachedScale] = {}
         self._fetching: dict[Controller, asyncio.Task[ScaleAnswer]] = {}
-        self._postponed: dict[Controller, float] = {}  # since when, on the event loop's clock
-        self._refreshing = 0  # of those, how many are in the background
+        self._postponed: dict[Controller, float] = {}  # the event loop's time of the first delay
+        self._refreshing = 0  # number of fetches in the background
         self._pruned = 0.0
+
+    @property
+    def postpones(self) -> bool:
+        """Return whether the look-up of an object was postponed."""
+        return bool(self._postponed)
 
     def answer(self, controller: Controller) -> Answer:
         """Return the cached answer about an owner; Unknown if it has to be fetched first."""
@@ -147,25 +152,20 @@ class Scales:
             self._postpone(controller)
             return Unavailable(_POSTPONED)
         self._postponed.pop(controller, None)
-        asking = self._fetching.get(controller) or self._start(controller)
+        task = self._fetching.get(controller) or self._start(controller)
         if budget is None:
-            return await _wait_for(asking)
+            return await _wait_for(task)
         started = _now()
         try:
             async with asyncio.timeout(budget.each):
-                return await _wait_for(asking)
+                return await _wait_for(task)
         except TimeoutError:
             return Unavailable(_TOO_SLOW)
         finally:
             budget.charge(namespace, _now() - started)
 
-    @property
-    def postpones(self) -> bool:
-        """Return whether any look-up waits for a later cycle."""
-        return bool(self._postponed)
-
     def postponed_since(self, controller: Controller) -> float:
-        """Return since when a look-up waits for a later cycle; infinity if it doesn't."""
+        """Return the time since which a look-up waits for a later cycle; infinity if it doesn't."""
         return self._postponed.get(controller, math.inf)
 
     def _postpone(self, controller: Controller) -> None:
@@ -188,18 +188,18 @@ class Scales:
         _log_failure(task)
 
     def _start(self, controller: Controller, *, keep: bool = False) -> asyncio.Task[ScaleAnswer]:
-        asking = asyncio.create_task(self._ask_and_remember(controller, keep=keep))
-        self._fetching[controller] = asking
-        asking.add_done_callback(lambda _: self._fetching.pop(controller))
-        return asking
+        task = asyncio.create_task(self._fetch_and_cache(controller, keep=keep))
+        self._fetching[controller] = task
+        task.add_done_callback(lambda _: self._fetching.pop(controller))
+        return task
 
-    async def _ask_and_remember(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
+    async def _fetch_and_cache(self, controller: Controller, *, keep: bool) -> ScaleAnswer:
         # Without a retry in the background: the next refresh is one.
-        answer = await self._ask(controller, retry=not keep)
-        self._remember(controller, answer, keep=keep)
+        answer = await self._read_scale(controller, retry=not keep)
+        self._cache_answer(controller, answer, keep=keep)
         return answer
 
-    def _remember(self, controller: Controller, answer: ScaleAnswer, *, keep: bool) -> None:
+    def _cache_answer(self, controller: Controller, answer: ScaleAnswer, *, keep: bool) -> None:
         """Cache an answer; with ``keep`` an error doesn't replace a valid answer."""
         now = _now()
         known = self._scales.pop(controller, None)
@@ -216,7 +216,7 @@ class Scales:
         if len(self._scales) > _MOST_SCALES:
             self._scales.pop(next(iter(self._scales)))  # the oldest entry
 
-    async def _ask(self, controller: Controller, *, retry: bool) -> ScaleAnswer:
+    async def _read_scale(self, controller: Controller, *, retry: bool) -> ScaleAnswer:
         """GET the scale of the first mapping that has one.
 
         An invalid reference never causes a request.
@@ -290,12 +290,12 @@ class Scales:
         return _decoded(body, _Resources).resources or ()
 
 
-async def _wait_for(asking: asyncio.Task[ScaleAnswer]) -> ScaleAnswer:
+async def _wait_for(task: asyncio.Task[ScaleAnswer]) -> ScaleAnswer:
     """Wait for a look-up, which continues when the caller is cancelled."""
     try:
-        return await asyncio.shield(asking)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        asking.add_done_callback(_log_failure)
+        task.add_done_callback(_log_failure)
         raise
 
 

@@ -93,9 +93,7 @@ class ControllerCaches:
     replication_controllers: Cache[ReplicationController]
 
     @classmethod
-    def following(
-        cls, client: KubeClient, *, namespace: str = "", only_owners: bool = False
-    ) -> Self:
+    def create(cls, client: KubeClient, *, namespace: str = "", only_owners: bool = False) -> Self:
         """Return caches of one namespace or, by default, of all; the caller has to run them.
 
         A cluster has many times more ReplicaSets than other controllers. With ``only_owners``
@@ -197,7 +195,9 @@ class Targets:
         """Set the time budget for look-ups of the cycle that starts now; in seconds."""
         self._scales.budget = LookupBudget.of_cycle(interval)
 
-    def in_turn(self, vpas: Sequence[VerticalPodAutoscaler]) -> Sequence[VerticalPodAutoscaler]:
+    def postponed_first(
+        self, vpas: Sequence[VerticalPodAutoscaler]
+    ) -> Sequence[VerticalPodAutoscaler]:
         """Sort VPAs so that those whose look-ups were postponed longest ago are resolved first."""
         return sorted(vpas, key=self._postponed_since) if self._scales.postpones else vpas
 
@@ -217,9 +217,9 @@ class Targets:
         last: Answer = Absent()
         postponed: dict[Controller, Answer] = {}
 
-        def lookup(asked: Controller) -> Answer:
+        def lookup(owner: Controller) -> Answer:
             nonlocal last
-            last = postponed.get(asked) or self._lookup(asked)
+            last = postponed.get(owner) or self._lookup(owner)
             return last
 
         while True:
@@ -227,20 +227,15 @@ class Targets:
             match outcome:
                 case Topmost(controller=found):
                     return found
-                case NeedsLookup(controller=asked):
-                    answer = await self._scales.fetch(asked)
-                    if isinstance(self._lookup(asked), Unknown):
-                        postponed[asked] = answer
+                case NeedsLookup(controller=owner):
+                    answer = await self._scales.fetch(owner)
+                    if isinstance(self._lookup(owner), Unknown):
+                        postponed[owner] = answer
                 case OwnerError(text=text, problem=problem):
                     transient = isinstance(last, Unavailable)
                     raise TargetError(text, transient=transient, problem=problem)
                 case _:
                     assert_never(outcome)
-
-    def known_topmost(self, controller: Controller) -> Topmost | None:
-        """Return the same without a call; None if a call is needed, or there is no controller."""
-        outcome = topmost(controller, self._lookup)
-        return outcome if isinstance(outcome, Topmost) else None
 
     async def _scale_selector(self, target: Controller) -> Selector:
         scale = await self._scales.current(target)

@@ -56,12 +56,12 @@ class Call:
 
     method: str
     path: str
-    query: Query
-    body: bytes | None
-    content_type: str
-    seconds: float
-    retry: bool
-    limiter: RateLimiter  # each try takes a token
+    query: Query | None = None
+    body: bytes | None = None
+    content_type: str = ""
+    seconds: float = CALL_SECONDS
+    retry: bool = False
+    limiter: RateLimiter = _UNLIMITED  # each try takes a token
     accept: str = ""  # media types of the answer; empty: JSON
     most_bytes: int = MOST_BYTES  # of the answer's body
     timeout_is_outage: bool = True  # a time-out means that the API server is unreachable
@@ -150,18 +150,9 @@ class Transport:
         timeout = aiohttp.ClientTimeout(
             total=seconds + CALL_SECONDS, sock_connect=_CONNECT_SECONDS, sock_read=idle
         )
-        call = Call(
-            method="GET",
-            path=path,
-            query=query,
-            body=None,
-            content_type="",
-            seconds=CALL_SECONDS,
-            retry=False,
-            limiter=_UNLIMITED,
-            accept=accept,
-        )
-        response = await self._open_stream(call, timeout)
+        call = Call(method="GET", path=path, query=query, accept=accept)
+        response = await self._open(call, timeout)
+        self.connectivity.answered()
         if on_open is not None:
             on_open()
         try:
@@ -177,26 +168,17 @@ class Transport:
             response.close()
 
     async def _call(self, call: Call) -> bytes:
-        renewed = False
-        limits = _timeout(call.seconds)
-        most = call.most_bytes if call.method == "GET" else _MOST_BYTES_OF_WRITE
-        while True:
-            identification = await self._connection.headers()
-            try:
-                async with await self._send(call, identification, limits) as answer:
-                    content = await read_body(answer, most=most)
-            except _FAILURES as error:
-                raise self._error(call, error) from error
-            self.connectivity.answered()
-            if answer.status < 300:
-                return content
-            if answer.status != 401 or renewed or not await self._connection.renew(identification):
-                raise answer_error(answer.status, answer.headers, content)
-            renewed = True
+        answer = await self._open(call, _timeout(call.seconds))
+        try:
+            async with answer:
+                content = await read_body(answer, most=_most_bytes(call))
+        except _FAILURES as error:
+            raise self._error(call, error) from error
+        self.connectivity.answered()
+        return content
 
-    async def _open_stream(
-        self, call: Call, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _open(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Return the successful answer to a request, with an unread body."""
         renewed = False
         while True:
             identification = await self._connection.headers()
@@ -204,10 +186,9 @@ class Transport:
                 async with asyncio.timeout(call.seconds):
                     answer = await self._send(call, identification, limits)
                     if answer.status < 300:
-                        self.connectivity.answered()
                         return answer
                     async with answer:
-                        content = await read_body(answer)
+                        content = await read_body(answer, most=_most_bytes(call))
             except _FAILURES as error:
                 raise self._error(call, error) from error
             self.connectivity.answered()
@@ -271,6 +252,11 @@ async def _send_once(
         raise aiohttp.ClientConnectionError(_text(error)) from error
 
 
+def _most_bytes(call: Call) -> int:
+    """Return the size limit of the answer."""
+    return call.most_bytes if call.method == "GET" else _MOST_BYTES_OF_WRITE
+
+
 async def read_body(answer: aiohttp.ClientResponse, *, most: int = MOST_BYTES) -> bytes:
     """Read the whole body.
 
@@ -319,7 +305,7 @@ def _timeout(seconds: float) -> aiohttp.ClientTimeout:
 
 
 def _is_temporary(error: KubeError, call: Call) -> bool:
-    """Return whether a retry of the same read may succeed soon."""
+    """Return True if a retry of the same read may succeed soon."""
     hung = isinstance(error.__cause__, TimeoutError) and not call.timeout_is_outage
     if hung or error.reason == "AnswerTooLarge":
         return False

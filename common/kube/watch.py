@@ -79,14 +79,13 @@ def identity(item: Any) -> tuple[str, str, str]:
 class WatchProtocol(Generic[T]):
     """A parser of the body of one watch.
 
-    ``resource_version`` is the last one received, from which the next watch continues. ``skipped``
-    counts objects that couldn't be decoded, whose events have no object. An incomplete last line
-    is dropped; the next watch returns it again.
+    ``resource_version`` is the last one received, from which the next watch continues. Events have
+    no object if it can't be decoded. An incomplete last line is dropped; the next watch returns it
+    again.
     """
 
     def __init__(self, type: type[T], *, resource_version: str) -> None:
         self.resource_version = resource_version
-        self.skipped = 0
         self._decoder = decoder_of(type)
         self._parts: list[bytes] = []
         self._size = 0
@@ -133,15 +132,12 @@ class WatchProtocol(Generic[T]):
         return event
 
     def _known(self, type: EventType, raw: msgspec.Raw) -> WatchEvent[T] | None:
-        item: T | None = None
         if type is not EventType.BOOKMARK:
             try:
                 item = decode(self._decoder, raw)
                 return WatchEvent(type, *identity(item), item)
             except (msgspec.DecodeError, KeyError) as error:
-                self.skipped += 1
                 reason = str(error)
-                item = None
         try:
             meta = decode(_named_decoder, raw).metadata
         except msgspec.DecodeError:

@@ -1,1 +1,1 @@
-"""From a VPA's recommendation to numbers for one pod; used by admission and updater alike."""
+"""The resources that a VPA gives one pod; admission and updater use the same rules."""

@@ -1,4 +1,4 @@
-"""How each number of a new pod came about, from the recommendation in a VPA's status.
+"""A decision trace of a new pod, from the recommendation in a VPA's status to its resources.
 
 Source: admission.md 6.2.
 """
@@ -17,7 +17,7 @@ from common.recommendation.processing import ProcessingStages
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import parse_quantities
 
-WHOLE_POD = ""  # the container of steps of the pod's own ``spec.resources``
+WHOLE_POD = ""  # stands for a container in steps of the pod's ``spec.resources``
 
 UNCAPPED = "estimated by the recommender (uncappedTarget)"
 RECOMMENDED = "recommended in the VPA's status"
@@ -37,13 +37,13 @@ KEPT = "kept as it is: only rounding would change it"
 ORDERED = "moved to the target: lower bound <= target <= upper bound"
 
 _AMOUNTS = (Amount.REQUEST, Amount.LOWER_BOUND, Amount.UPPER_BOUND)
-_MOST_ABSENT = 100  # recorded containers that the pod doesn't have
+_MOST_ABSENT = 100  # recommendations without a container that are recorded
 
 
 def admission_trace(
     pod: Pod, vpa: VerticalPodAutoscaler, admitted: AdmittedResources
 ) -> DecisionTrace:
-    """Record how each number of ``admitted`` came about; it was computed of ``pod`` and ``vpa``."""
+    """Return the steps to each number of ``admitted``, which was computed from the other two."""
     trace = DecisionTrace()
     containers = scaled_specs(pod)
     if admitted.stages is not None:
@@ -63,7 +63,7 @@ def admission_trace(
 
 
 def record_stages(trace: DecisionTrace, stages: ProcessingStages) -> None:
-    """Record what each stage of the processing of a recommendation changed."""
+    """Record the changes of each stage of processing."""
     capped = stages.capped
     _record_recommended(trace, stages.recommended, stages.kept)
     trace.record_changes(
@@ -100,11 +100,11 @@ def _record_recommended(
 def _record_absent(
     trace: DecisionTrace, recommendation: RecommendedPodResources, present: Container[str]
 ) -> None:
-    """Record dropped recommendations for containers that the pod doesn't have."""
+    """Record the recommendations dropped because the pod has no such container."""
     every = recommendation.container_recommendations or ()
     absent = (each for each in every if each.container_name not in present)
     for each in islice(absent, _MOST_ABSENT):
-        with contextlib.suppress(DecodeError):  # what is not used may be anything
+        with contextlib.suppress(DecodeError):  # not validated, because it is not used
             target = parse_quantities(each.target)
             trace.record_values(each.container_name, Amount.REQUEST, target, RECOMMENDED)
         trace.record_dropped(each.container_name, NO_CONTAINER)

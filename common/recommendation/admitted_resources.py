@@ -1,4 +1,4 @@
-"""The resources of a new pod as admission makes them: containers, boosts, and the pod as a whole.
+"""The resources that admission sets in a new pod: of containers, of boosts, and pod-level.
 
 Source: admission.md 5 to 7.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.api.core import Container, LimitRangeSpec, Pod, ResourceRequirements
+from common.api.core import NO_RESOURCES, Container, LimitRangeSpec, Pod, ResourceRequirements
 from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.pod_level import (
@@ -30,11 +30,11 @@ from common.resources import CPU, ResourceQuantities, parse_quantities
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedResources:
-    """What admission sets in a pod; a resource that isn't named stays as it is.
+    """The resources that admission sets in a pod; other resources stay unchanged.
 
-    ``containers`` has one entry for each of the pod's ``scaled_specs``, in their order, boosts
-    included. ``boosts`` are by container. ``unfit`` says why the recommendation isn't applied.
-    ``stages`` are those of the recommendation; None: there is none, or the mode is Off.
+    ``containers`` has one entry, boost included, for each of the pod's ``scaled_specs``, in their
+    order. ``boosts`` are by container. ``unfit`` is the reason if the recommendation isn't applied.
+    ``stages`` is None without a recommendation, and in mode Off.
     """
 
     containers: tuple[WantedResources, ...]
@@ -53,15 +53,15 @@ def admitted_resources(
     most_boost: Quantity | None = None,
     with_bounds: bool = False,
 ) -> AdmittedResources:
-    """Return what admission makes of a pod, of its containers and of ``spec.resources``.
+    """Return the resources that admission sets in the containers and in ``spec.resources``.
 
-    ``most_boost`` bounds the CPU of a start-up boost, zero is no bound, and None says that nothing
-    is boosted: the gate is off. A boost is also cut to what the pod's own resources leave.
-    ``with_bounds`` computes lower and upper bounds, too; no pod is given any.
+    ``most_boost`` bounds the CPU of a start-up boost. Zero is no bound; None disables boosts (the
+    gate is off). A boost is also limited to the room in pod-level resources. ``with_bounds``
+    computes lower and upper bounds, too, which a pod doesn't need.
 
     Raises:
         DecodeError: a start-up boost lacks its number.
-        QuantityError: something that should be a quantity is none.
+        QuantityError: a quantity of the pod, the VPA or a LimitRange is malformed.
     """
     bare = pod if most_boost is None else before_boost(pod)
     bounds = pod_level_bounds(pod, pod_level, limit_ranges, bare=bare)
@@ -87,9 +87,13 @@ def admitted_resources(
         shrunk = {} if processed is None else processed.shrunk
         base = _with_shrunk(bare, shrunk, wanted)
         wanted, boosts = _boosted(base, vpa, wanted, bounds, most=most_boost)
+    whole = UNCHANGED
+    if bounds is not None:
+        names = (each.name for each in scaled_specs(pod))
+        whole = bounds.after(pod, dict(zip(names, wanted, strict=True)))
     return AdmittedResources(
         containers=wanted,
-        pod_level=UNCHANGED if bounds is None else _pod_level(pod, bounds, wanted),
+        pod_level=whole,
         boosts=boosts,
         unfit=None if processed is None else processed.unfit,
         stages=stages,
@@ -99,7 +103,7 @@ def admitted_resources(
 def _with_shrunk(
     pod: Pod, shrunk: Mapping[str, ResourceQuantities], wanted: Sequence[WantedResources]
 ) -> Pod:
-    """Return what containers come back to after a boost: what had to be lower stays lower (A29)."""
+    """Return the pod with what A29 lowers, which is restored after a boost."""
     if not shrunk:
         return pod
     names = [each.name for each in scaled_specs(pod)]
@@ -132,7 +136,7 @@ def _boosted(
     *,
     most: Quantity,
 ) -> tuple[tuple[WantedResources, ...], dict[str, Boosted]]:
-    """Return what containers get while they start; each boost takes from the room that is left."""
+    """Return the resources during start-up; each boost reduces the room for the next."""
     containers = scaled_specs(bare)
     requests = {each.name: want.requests for each, want in zip(containers, wanted, strict=True)}
     found: list[WantedResources] = []
@@ -164,15 +168,15 @@ def _boosted(
 def _room(
     bounds: PodLevelBounds, name: str, requests: Mapping[str, ResourceQuantities]
 ) -> Quantity | None:
-    """Return how much CPU a container may request beside the others; never less than it does."""
+    """Return the CPU that a container may request beside the others; at least its own request."""
     room, present = bounds.room_for(name, CPU, requests), bounds.phases[-1].scaled[name].requests
     return None if room is None else max(room, requests[name].get(CPU, present.get(CPU, ZERO)))
 
 
 def _full(bounds: PodLevelBounds, pod: Pod) -> frozenset[str]:
-    """Return the containers whose boosts have been cut to the room that the pod had."""
+    """Return the containers whose CPU request uses all the room: their boosts were cut."""
     asked = {
-        each.name: parse_quantities(None if each.resources is None else each.resources.requests)
+        each.name: parse_quantities((each.resources or NO_RESOURCES).requests)
         for each in scaled_specs(pod)
     }
     rooms = {name: bounds.room_for(name, CPU, asked) for name in asked}
@@ -181,10 +185,3 @@ def _full(bounds: PodLevelBounds, pod: Pod) -> frozenset[str]:
         for name, room in rooms.items()
         if room is not None and asked[name].get(CPU, ZERO) >= room
     )
-
-
-def _pod_level(
-    pod: Pod, bounds: PodLevelBounds, wanted: Sequence[WantedResources]
-) -> PodLevelResources:
-    names = [each.name for each in scaled_specs(pod)]
-    return bounds.after(pod, dict(zip(names, wanted, strict=True)))

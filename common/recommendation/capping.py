@@ -1,7 +1,6 @@
 """Recommendations fitted to one pod: LimitRanges, the container policy, the container's limit.
 
-Every amount of the target, the lower and the upper bound takes the same steps; notes for
-people describe what happened to the target.
+Target, lower bound and upper bound take the same steps. Notes describe the steps of the target.
 
 Source: admission.md 6.3 and 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
 """
@@ -13,14 +12,14 @@ from common.api.autoscaling import ContainerPolicy, ResourcePolicy
 from common.api.base import QuantityJson
 from common.api.core import LimitRangeSpec
 from common.quantity import ZERO, Quantity
-from common.recommendation.actual import ContainerResources
+from common.recommendation.actual_resources import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import ResourceStep
 from common.recommendation.limit_range import EffectiveLimits, LimitType, effective_limits
 from common.recommendation.limit_scaling import boundary_request
 from common.recommendation.pod_amounts import Phase
 from common.recommendation.pod_level import PodLevelBounds
-from common.recommendation.pod_limits import fit_to_pod_limits
+from common.recommendation.pod_limit_range import fit_to_pod_limits
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import RESOURCES, ResourceQuantities, in_order, parse_quantities
 
@@ -36,11 +35,11 @@ class AppliedCaps:
 
 @dataclass(frozen=True, slots=True)
 class Capped:
-    """The recommendations of a pod's containers, in their old order.
+    """The capped recommendations of a pod's containers, in the order of the input.
 
-    ``applied`` are by container name. ``together`` is what the LimitRange for pods made of the
-    recommendations, before each container's own caps. ``exhausted``: containers without a
-    recommendation leave the others nothing of a resource (A29).
+    ``applied`` are by container name. ``together`` are the recommendations after the LimitRange
+    for pods, before the caps of each container. ``exhausted`` is True if containers without a
+    recommendation leave nothing of a resource to the others (A29).
     """
 
     recommendations: tuple[ContainerAmounts, ...]
@@ -69,25 +68,24 @@ def cap_for_pod(
 ) -> Capped:
     """Fit recommendations to a pod, in the reference's order.
 
-    First the LimitRange for pods, for all containers together; then for each container the
-    LimitRange for containers, the policy, and with RequestsOnly the container's own limit.
-    What is recommended for a container that the pod doesn't have is dropped. ``phases`` are those
-    of the pod, which a LimitRange for pods bounds. ``pod_level`` are the bounds of the pod's own
-    resources: its values count under a LimitRange for pods, and a maximum for containers that is
-    above its limits never applies.
+    First apply the LimitRange for pods to all containers together. Then apply to each container
+    the LimitRange for containers, the policy, and with RequestsOnly the container's own limit. Drop
+    recommendations without a container. A LimitRange for pods bounds each of ``phases``.
+    ``pod_level`` are the bounds of pod-level resources: under a LimitRange for pods they count
+    instead of the sum, and a maximum for containers above the pod-level limit doesn't apply (A27).
 
     Raises:
         QuantityError: a bound of a LimitRange, or one of the policy that counts, is no quantity.
     """
     of_pods = effective_limits(limit_ranges, LimitType.POD)
-    together = fit_to_pod_limits(recommendations, containers, of_pods, phases, pod_level)
+    together, exhausted = fit_to_pod_limits(recommendations, containers, of_pods, phases, pod_level)
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     if limits is not None and pod_level is not None:
         limits = _below_pod_level(limits, pod_level)
     by_name = {container.name: container for container in containers}
     capped: list[ContainerAmounts] = []
     applied: dict[str, AppliedCaps] = {}
-    for recommendation in together.recommendations:
+    for recommendation in together:
         container = by_name.get(recommendation.name)
         if container is None:
             continue
@@ -107,14 +105,14 @@ def cap_for_pod(
                 uncapped_target=recommendation.uncapped_target,
             )
         )
-    return Capped(tuple(capped), applied, together.recommendations, together.exhausted)
+    return Capped(tuple(capped), applied, together, exhausted)
 
 
 def _below_pod_level(limits: EffectiveLimits, pod_level: PodLevelBounds) -> EffectiveLimits:
-    """Drop maximums that no limit reaches, because those of the pod cut it before (A27).
+    """Drop maximums that aren't below the pod-level limit, which cuts container limits first (A27).
 
-    A cut limit has another ratio to its request, so that maximum would bound another request
-    than before.
+    Cutting a limit changes its ratio to the request, so that maximum would bound the request
+    differently in the next pass.
     """
     cuts = pod_level.limits
     most = {
@@ -125,7 +123,7 @@ def _below_pod_level(limits: EffectiveLimits, pod_level: PodLevelBounds) -> Effe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cap:
-    """One step of capping: raise to ``low``, then lower to ``high``; zero bounds are none."""
+    """One step of capping: raise to ``low``, then lower to ``high``. Zero is no bound."""
 
     low: ResourceQuantities = field(default_factory=dict)
     high: ResourceQuantities = field(default_factory=dict)
@@ -150,9 +148,9 @@ def _caps(
     limits: EffectiveLimits | None,
     recommended: Collection[str],
 ) -> tuple[_Cap, ...]:
-    """Return the steps for one container, in order; the policy comes later, so it wins.
+    """Return the caps of one container, in order; the policy follows the LimitRange, so it wins.
 
-    ``recommended`` are resources: a policy may bound tens of thousands of others.
+    Only ``recommended`` resources are parsed, because a policy may bound tens of thousands.
     """
     caps: list[_Cap] = []
     if limits is not None:
@@ -189,7 +187,7 @@ def _bounds(
 def _apply(
     caps: Sequence[_Cap], values: ResourceQuantities
 ) -> tuple[ResourceQuantities, Sequence[ResourceStep]]:
-    """Apply the caps to every value in their order; return the steps that changed one, too."""
+    """Return the values after all caps, and the steps that changed a value."""
     steps: list[ResourceStep] = []
     capped = dict(values)
     names = in_order(values)
@@ -202,21 +200,21 @@ def _apply(
 def _request_bounds(
     container: ContainerResources, limits: EffectiveLimits
 ) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """Return the lowest and the highest request whose limit the LimitRange still accepts.
+    """Return the lowest and the highest request whose limit the LimitRange accepts.
 
-    Both the request and its limit have to reach the minimum. A limit that stands follows no
-    request, so the bounds are those of the request itself (A18).
+    Both the request and its limit must reach the minimum. With a fixed limit the LimitRange bounds
+    the request itself (A18).
     """
     low: dict[str, Quantity] = {}
     high: dict[str, Quantity] = {}
     for name in RESOURCES:
-        stands = not container.limits_follow and not container.limits.get(name, ZERO).is_zero
+        fixed = not container.limits_follow and not container.limits.get(name, ZERO).is_zero
         if name in limits.min:
-            least = ZERO if stands else _boundary(name, limits.min, container, limits)
+            least = ZERO if fixed else _boundary(name, limits.min, container, limits)
             low[name] = max(least, limits.min[name])
         if name in limits.max:
             most = limits.max[name]
-            high[name] = most if stands else _boundary(name, limits.max, container, limits)
+            high[name] = most if fixed else _boundary(name, limits.max, container, limits)
     return low, high
 
 

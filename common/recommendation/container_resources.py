@@ -1,4 +1,4 @@
-"""What the containers of a pod should get: requests, and limits in proportion.
+"""The wanted resources of a pod's containers: requests, and limits in proportion.
 
 Source: admission.md 6.2 and 6.5; ``GetContainersResources``,
 vertical-pod-autoscaler/pkg/admission-controller/resource/pod/recommendation/recommendation_provider.go.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
-from common.recommendation.actual import ContainerResources, containers_of
+from common.recommendation.actual_resources import ContainerResources, containers_of
 from common.recommendation.decision_trace import ResourceStep
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.limit_scaling import Limits, proportional_limits
@@ -23,10 +23,10 @@ REQUESTS_ONLY = "left as it is: controlledValues is RequestsOnly"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedResources:
-    """What one container should have; a resource that isn't named stays as it is.
+    """The wanted resources of one container; other resources stay unchanged.
 
-    ``notes`` describe what changed the numbers, capping first. ``limit_steps`` are those of the
-    limits, boosts aside.
+    ``notes`` describe the changes to the recommendation, capping first. ``limit_steps`` don't
+    include boosts.
     """
 
     requests: ResourceQuantities = field(default_factory=dict)
@@ -41,14 +41,13 @@ def wanted_resources(
     processed: Processed | None,
     limit_ranges: Sequence[LimitRangeSpec],
 ) -> tuple[WantedResources, ...]:
-    """Requests and limits for each scaled container, in the order of ``scaled_specs``.
+    """Return requests and limits for each scaled container, in the order of ``scaled_specs``.
 
-    A container without a recommendation gets nothing. Limits follow the capped requests,
-    from the present ones, and only where the policy controls limits; none is above the pod-level
-    limit (A27).
+    They are empty for a container without a recommendation. If the policy controls limits, a limit
+    keeps its present ratio to the request, up to the pod-level limit (A27).
 
     Raises:
-        QuantityError: a quantity in the pod or a LimitRange is none.
+        QuantityError: a quantity in the pod or a LimitRange is malformed.
     """
     limits = effective_limits(limit_ranges, LimitType.CONTAINER)
     defaults = limits.default if limits is not None else {}

@@ -1,7 +1,7 @@
-"""How the numbers of a decision came about, step by step.
+"""A trace of the steps that lead to the numbers of a decision.
 
 The functions that compute numbers return their intermediate values together with the result.
-An explanation records these in a ``DecisionTrace``, so it never computes a number itself.
+A ``DecisionTrace`` records these values and computes none.
 """
 
 import enum
@@ -14,9 +14,9 @@ from common.resources import ResourceQuantities, in_order
 
 
 class Amount(enum.StrEnum):
-    """Which number of a container a step is about."""
+    """The number of a container that a step changes."""
 
-    REQUEST = "request"  # what the recommended target becomes in a pod
+    REQUEST = "request"  # of a pod, computed from the recommended target
     LIMIT = "limit"
     TARGET = "target"
     LOWER_BOUND = "lowerBound"
@@ -24,7 +24,7 @@ class Amount(enum.StrEnum):
     UNCAPPED_TARGET = "uncappedTarget"
 
     def of(self, amounts: ContainerAmounts | None) -> ResourceQuantities:
-        """Return this number of a container, by resource; a request is the target."""
+        """Return this number of a container, by resource; for a request, return the target."""
         if amounts is None or self is Amount.LIMIT:
             return {}
         match self:
@@ -39,7 +39,7 @@ class Amount(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResourceStep:
-    """The number of one resource after one step; None: there is no number."""
+    """The value of one resource after one step; None if it has no value."""
 
     resource: str
     reason: str
@@ -48,7 +48,7 @@ class ResourceStep:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One number of a container before and after one step; None: there is no number.
+    """One number of a container before and after one step; None if it has no value.
 
     ``by`` is the operand of the step, for example a factor or a bound; empty if there is none.
     """
@@ -62,7 +62,7 @@ class TraceStep:
 
 
 class DecisionTrace:
-    """Records steps by container, in the order in which they are taken."""
+    """A record of steps by container, in their order."""
 
     def __init__(self) -> None:
         self._steps: dict[str, list[TraceStep]] = {}  # by container
@@ -92,7 +92,7 @@ class DecisionTrace:
         self._steps.setdefault(container, []).append(step)
 
     def record_steps(self, container: str, amount: Amount, steps: Iterable[ResourceStep]) -> None:
-        """Record steps that start from the last value of their number."""
+        """Record steps; each starts from the last recorded value."""
         for step in steps:
             before = self._last(container, amount, step.resource)
             self.record(
@@ -102,12 +102,12 @@ class DecisionTrace:
     def record_values(
         self, container: str, amount: Amount, values: ResourceQuantities, reason: str
     ) -> None:
-        """Record one step of several resources."""
+        """Record one step for several resources."""
         steps = (ResourceStep(resource, reason, values[resource]) for resource in in_order(values))
         self.record_steps(container, amount, steps)
 
     def record_dropped(self, container: str, reason: str, resource: str | None = None) -> None:
-        """Record that numbers of a container are dropped: of one resource, or all of them."""
+        """Record that the numbers of a container are dropped, for one resource or for all."""
         recorded = {(each.amount, each.resource): each.after for each in self.of(container)}
         for (amount, name), before in recorded.items():
             if resource in (None, name):
@@ -125,11 +125,11 @@ class DecisionTrace:
         by: Mapping[str, ResourceQuantities] | None = None,
         with_unchanged: bool = False,
     ) -> None:
-        """Record which numbers of all containers a step has changed.
+        """Record the numbers that one step changed, for all containers.
 
-        ``lowered`` and ``dropped`` are the reasons of numbers that became smaller, and of those
-        that are gone, where these reasons differ. ``by`` are the operands, by container and
-        resource; ``with_unchanged`` records numbers that have one even if it changed nothing.
+        ``lowered`` and ``dropped``, if set, replace ``reason`` for numbers that became smaller or
+        were removed. ``by`` are the operands, by container and resource. With ``with_unchanged``,
+        record a number with an operand even if it didn't change.
         """
         kinds = tuple(amounts)
         old_by_name, new_by_name = ({each.name: each for each in some} for some in (before, after))

@@ -1,4 +1,4 @@
-"""The pod that follows an eviction or a resize, as the API server would be asked to take it."""
+"""The spec that the API server validates after an eviction or a resize."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import (
+    NO_RESOURCES,
     Container,
     LimitRangeSpec,
     Pod,
@@ -16,7 +17,7 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.errors import DecodeError
-from common.patches import Operation
+from common.patches import Operation, parse_pointer
 from common.quantity import Quantity, QuantityError
 from common.recommendation.admitted_resources import admitted_resources
 from common.recommendation.container_resources import WantedResources
@@ -24,9 +25,6 @@ from common.recommendation.limit_range import LimitType
 from common.recommendation.pod_level import PodLevelMode, PodLevelResources
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
 from common.recommendation.unboosted_pod import before_boost
-
-_NONE = ResourceRequirements()
-_NOTHING = WantedResources()
 
 _Raw = dict[str, Any]
 
@@ -39,19 +37,19 @@ def replacement_spec(
     most_boost: Quantity | None = None,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> PodSpec:
-    """Return the spec of the pod that takes an evicted one's place.
+    """Return the spec of the pod that replaces an evicted one.
 
-    The pod's template isn't known: it is taken to be the pod's spec as it was before start-up
-    boosts, with the defaults of today's LimitRanges, and admission patches that. ``most_boost``
-    bounds the CPU of a start-up boost as admission does, zero is no bound, and None means that
-    admission boosts no pod: the gate is off. A boost that admission can't compute makes it leave
-    the whole pod alone. ``pod_level`` is admission's ``--pod-level-resources``.
+    The template of the pod is assumed to be its spec before start-up boosts, with the defaults of
+    the present LimitRanges. Apply admission's patch to it. ``most_boost`` bounds the CPU of a
+    start-up boost. Zero is no bound; None disables boosts (the gate is off). If a boost can't be
+    computed, admission doesn't patch the pod. ``pod_level`` is admission's
+    ``--pod-level-resources``.
 
     Raises:
-        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
+        QuantityError: a quantity in the VPA, the pod or a LimitRange is malformed.
     """
-    template = replace(pod, spec=_defaulted(before_boost(pod).spec, limit_ranges))
-    template = replace(template, status=PodStatus())
+    spec = _defaulted(before_boost(pod).spec, limit_ranges)
+    template = replace(pod, spec=spec, status=PodStatus())
     try:
         admitted = admitted_resources(
             template, vpa, limit_ranges, most_boost=most_boost, pod_level=pod_level
@@ -59,12 +57,12 @@ def replacement_spec(
     except QuantityError:
         raise
     except DecodeError:
-        return template.spec
+        return spec
     names = (each.name for each in scaled_specs(template))
     changes = dict(zip(names, admitted.containers, strict=True))
     patched = with_changed_scaled(
         template,
-        spec=lambda each: _patched(each, changes.get(each.name, _NOTHING)),
+        spec=lambda each: _patched(each, changes[each.name]),
         status=lambda each: each,
     )
     whole = patched.spec.resources
@@ -78,24 +76,20 @@ def resized_spec(
 ) -> PodSpec:
     """Return the spec after a patch of the resize subresource.
 
-    With any resize the LimitRanger fills in its defaults as it does for a new pod.
+    The LimitRanger sets its defaults in a resize as in a new pod.
     """
     document = {"spec": msgspec.to_builtins(spec)}
     for operation in operations:
-        *parents, last = operation.path.split("/")[1:]
+        *parents, last = parse_pointer(operation.path)
         place: Any = document
         for token in parents:
-            place = place[int(token)] if isinstance(place, list | tuple) else place[_name(token)]
-        place[_name(last)] = dict(operation.value) if operation.value == {} else operation.value
+            place = place[int(token) if isinstance(place, list | tuple) else token]
+        place[last] = dict(operation.value) if operation.value == {} else operation.value
     return _defaulted(msgspec.convert(document["spec"], PodSpec), limit_ranges)
 
 
-def _name(token: str) -> str:
-    return token.replace("~1", "/").replace("~0", "~")
-
-
 def _defaulted(spec: PodSpec, limit_ranges: Sequence[LimitRangeSpec]) -> PodSpec:
-    """Fill in the defaults of the API server and of the LimitRanges."""
+    """Set the defaults of the API server and of the LimitRanges."""
     limits, requests = _defaults(limit_ranges)
     return replace(
         spec,
@@ -107,14 +101,15 @@ def _defaulted(spec: PodSpec, limit_ranges: Sequence[LimitRangeSpec]) -> PodSpec
 
 
 def _defaults(limit_ranges: Iterable[LimitRangeSpec]) -> tuple[_Raw, _Raw]:
-    """Default limits and requests; the first LimitRange that has one fills it in."""
+    """Return the default limits and requests; the first LimitRange that has a default wins."""
     limits: _Raw = {}
     requests: _Raw = {}
     for spec in limit_ranges:
-        items = [item for item in spec.limits or () if item.type == LimitType.CONTAINER]
         own_limits: _Raw = {}
         own_requests: _Raw = {}
-        for item in items:
+        for item in spec.limits or ():
+            if item.type != LimitType.CONTAINER:
+                continue
             own_limits |= item.default or {}
             own_requests |= item.default_request or {}
         limits = own_limits | limits
@@ -123,8 +118,8 @@ def _defaults(limit_ranges: Iterable[LimitRangeSpec]) -> tuple[_Raw, _Raw]:
 
 
 def _filled(container: Container, limits: _Raw, requests: _Raw) -> Container:
-    """Return the container; a limit is the request where there is none, before any default."""
-    present = container.resources or _NONE
+    """Set missing limits to the default, and missing requests to the own limit or the default."""
+    present = container.resources or NO_RESOURCES
     own = present.limits or {}
     resources = ResourceRequirements(
         requests={**requests, **own, **(present.requests or {})}, limits={**limits, **own}
@@ -133,7 +128,7 @@ def _filled(container: Container, limits: _Raw, requests: _Raw) -> Container:
 
 
 def _patched(container: Container, wanted: WantedResources) -> Container:
-    return replace(container, resources=_changed(container.resources or _NONE, wanted))
+    return replace(container, resources=_changed(container.resources or NO_RESOURCES, wanted))
 
 
 def _changed(

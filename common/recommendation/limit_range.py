@@ -14,7 +14,7 @@ from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
 
 class LimitType(enum.StrEnum):
-    """What a LimitRange item bounds."""
+    """The kind of object that a LimitRange item bounds."""
 
     CONTAINER = "Container"
     POD = "Pod"
@@ -22,7 +22,7 @@ class LimitType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveLimits:
-    """The strictest bounds of all items of one type; a missing resource has no bound."""
+    """The strictest bounds of all items of one type; a missing resource is unbounded."""
 
     max: ResourceQuantities = field(default_factory=dict)
     min: ResourceQuantities = field(default_factory=dict)
@@ -30,11 +30,11 @@ class EffectiveLimits:
 
 
 def effective_limits(specs: Sequence[LimitRangeSpec], kind: LimitType) -> EffectiveLimits | None:
-    """Merge all items of one type that have a maximum, a minimum or a default.
+    """Merge all items of one type that have a maximum, a minimum or a default; None without any.
 
-    Per resource the lowest maximum and the highest minimum count, for cpu and memory; other
-    resources come from the first item that has the map. The default is that of the last item
-    that has one. Default requests and ratios play no part. None: there is no such item.
+    For cpu and memory the lowest maximum and the highest minimum apply. Bounds of other resources
+    come from the first item that has the map. The defaults come from the last item that has any.
+    Default requests and ratios are ignored.
 
     Raises:
         QuantityError: a bound is no quantity.
@@ -68,6 +68,6 @@ def _merged(
         return bounds
     for name in RESOURCES:
         if name in bounds:
-            # Of equal bounds the later one is printed, as in the reference.
+            # Of equal bounds keep the later one, as the reference does: its format is printed.
             merged[name] = pick(bounds[name], merged[name]) if name in merged else bounds[name]
     return merged

@@ -1,7 +1,7 @@
 """Limits in proportion to requests, and the requests that keep a limit within a bound.
 
-CPU is computed in millicores and memory in bytes, with exact integers; results are rounded
-down and keep the format of the quantity that was scaled.
+CPU is computed in millicores and memory in bytes, with integers. Results are rounded down and keep
+the format of the scaled quantity.
 
 Source: admission.md 6.3 to 6.5; vertical-pod-autoscaler/pkg/utils/vpa/limit_and_request_scaling.go.
 """
@@ -26,7 +26,7 @@ CUT = "in proportion to the request, but cut at the largest number"
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """A scaled quantity; ``overflow`` says that it was cut at the int64 maximum."""
+    """A scaled quantity; ``overflow`` means that it was cut at the int64 maximum."""
 
     quantity: Quantity
     overflow: bool = False
@@ -34,9 +34,10 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A wanted limit, or none, and what people should know about it (empty: nothing).
+    """A wanted limit, or None.
 
-    ``rule`` says how it follows from the request; the note is the reference's.
+    ``rule`` describes how it follows from the request. ``note`` is the text of the reference, or
+    empty.
     """
 
     quantity: Quantity | None
@@ -46,19 +47,19 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The wanted limits of a container; without any there are no notes either."""
+    """The wanted limits of a container; without limits there are no notes."""
 
     quantities: ResourceQuantities
     notes: tuple[str, ...] = ()
-    rules: Mapping[str, str] = field(default_factory=dict)  # by resource, also where there is none
+    rules: Mapping[str, str] = field(default_factory=dict)  # by resource, also without a limit
 
 
 def scale_proportionally(
     resource: str, scaled: Quantity, *, base: Quantity, result: Quantity, round_up: bool = False
 ) -> Scaled:
-    """Compute ``scaled * result / base``; a base of zero leaves ``scaled`` as it is.
+    """Return ``scaled * result / base``, or ``scaled`` if the base is zero.
 
-    ``round_up`` is for CPU alone: memory is rounded down in any case, as in the reference.
+    ``round_up`` only affects CPU: memory is always rounded down, as in the reference.
     """
     units = _amount(resource, scaled)
     divisor = _amount(resource, base)
@@ -79,7 +80,7 @@ def proportional_limit(
 ) -> Limit:
     """Return the limit of one resource that keeps its present ratio to the request.
 
-    ``default`` is the LimitRange's default limit, which stands in for a missing limit.
+    ``default`` is the LimitRange's default limit, which replaces a missing limit.
     """
     original = default if limit is None or limit.is_zero else limit
     if original is None or original.is_zero:
@@ -103,7 +104,7 @@ def proportional_limits(
     requests: ResourceQuantities,
     defaults: ResourceQuantities,
 ) -> Limits:
-    """Return the limits for recommended requests; only cpu and memory ever get one."""
+    """Return the limits for recommended requests; only cpu and memory have one."""
     found: dict[str, Quantity] = {}
     rules: dict[str, str] = {}
     notes: list[str] = []
@@ -131,7 +132,7 @@ def boundary_request(
     request: Quantity | None,
     default: Quantity | None,
 ) -> Quantity:
-    """Return the request whose proportional limit meets ``boundary``; zero is no boundary."""
+    """Return the request whose proportional limit is ``boundary``; zero is no boundary."""
     original = default if limit is None or limit.is_zero else limit
     if original is None or original.is_zero:
         return ZERO
@@ -145,5 +146,5 @@ def _amount(resource: str, quantity: Quantity) -> int:
 
 
 def _equal_in_milli(left: Quantity, right: Quantity) -> bool:
-    """Equal to the thousandth, without the cut at int64 that would make all large ones equal."""
+    """Compare at milli scale; ``Quantity.milli`` is cut at int64, so it would equate large ones."""
     return left.round_up(-3) == right.round_up(-3)

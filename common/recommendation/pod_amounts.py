@@ -1,4 +1,4 @@
-"""What containers, and a pod as a whole, ask for, as the API server adds it up.
+"""Requests and limits of containers and of a whole pod, added up as the API server does it.
 
 Source: spec/pod-level-resources.md; ``podRequests`` and ``podLimits`` of
 k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go; ``defaultPodRequests``,
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from common.api.core import (
+    NO_RESOURCES,
     Container,
     ContainerStatus,
     PodSpec,
@@ -20,13 +21,12 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
-_NONE = ResourceRequirements()
-_STORED = -3  # the power of ten to which the API server rounds up every quantity
-_MOST_STARTING = 8  # phases before that of the pod that runs
+_STORED = -3  # power of ten to which the API server rounds up every quantity
+_MAX_STARTING = 8  # phases before the last one
 
 
 class Resources(Protocol):
-    """Requests and limits that something gets."""
+    """Anything with requests and limits."""
 
     @property
     def requests(self) -> ResourceQuantities: ...
@@ -37,7 +37,7 @@ class Resources(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """Requests and limits of a container, or of a pod; a request is the limit where it has none."""
+    """Requests and limits of a container or a pod; a missing request is the limit."""
 
     name: str = ""  # of the container; empty: several, or the pod
     requests: dict[str, Quantity] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Amounts:
 
     @property
     def title(self) -> str:
-        """Return what a message calls it."""
+        """Return its name for messages."""
         if not self.name:
             return "the pod"
         return f"{'init container' if self.is_init else 'container'} {self.name}"
@@ -63,13 +63,13 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Containers that run at the same time, so that the API server adds them up."""
+    """Containers that run at the same time; the API server adds up their resources."""
 
-    scaled: Mapping[str, Amounts]  # what those that a VPA scales ask for now, by name
-    fixed: Amounts  # what the others ask for together
+    scaled: Mapping[str, Amounts]  # present amounts of the containers that a VPA scales, by name
+    fixed: Amounts  # sum of the other containers
 
     def requested(self, resource: str, requests: Mapping[str, Quantity]) -> Quantity:
-        """Return what all of them request, with these requests instead of the present ones."""
+        """Return the sum of the requests, with ``requests`` instead of the present ones."""
         total = self.fixed.requests.get(resource, ZERO)
         for name, present in self.scaled.items():
             total += as_stored(requests.get(name, present.requests.get(resource, ZERO)))
@@ -78,7 +78,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAmounts:
-    """What the parts of a pod ask for."""
+    """Requests and limits of a pod, by container and pod-level."""
 
     containers: tuple[Amounts, ...]
     init_containers: tuple[Amounts, ...]
@@ -90,12 +90,12 @@ class PodAmounts:
 
     @property
     def running(self) -> Amounts:
-        """Return what regular containers and sidecars together ask for."""
+        """Return the sum over regular containers and sidecars."""
         return self.phases()[-1].fixed
 
     @property
     def inside(self) -> Amounts:
-        """Return what all containers together ask for: the most of any phase."""
+        """Return the amounts of all containers together: the maximum of the phases."""
         most = Amounts()
         for phase in self.phases():
             most.raise_to(phase.fixed)
@@ -103,9 +103,9 @@ class PodAmounts:
 
     @property
     def whole(self) -> Amounts:
-        """Return what the pod asks for: pod-level cpu and memory where they are set, else the sums.
+        """Return the amounts of the pod: pod-level cpu and memory if set, else those of ``inside``.
 
-        Overhead is not part of it.
+        Overhead is not included.
         """
         total = self.inside
         if self.stanza is not None:
@@ -114,12 +114,12 @@ class PodAmounts:
         return total
 
     def phases(self, scaled: Collection[str] = ()) -> tuple[Phase, ...]:
-        """Return the phases of the pod's life; ``scaled`` are the containers that a VPA scales.
+        """Return the phases of the pod; ``scaled`` are the containers that a VPA scales.
 
-        A plain init container runs beside the sidecars that were started before it. The last phase
-        is that of the regular containers and all sidecars. Plain init containers beside the same
-        scaled sidecars are one phase. So are those of a pod with very many phases, as if they
-        ran beside the sidecars of the last one, so that the work for a pod stays bounded.
+        A plain init container runs beside the sidecars that were started before it. The regular
+        containers and all sidecars run in the last phase. Plain init containers beside the same
+        scaled sidecars are merged into one phase. To bound the work for a pod, phases after the
+        eighth are merged into it, as if they all ran beside the sidecars of the last one.
         """
         found: list[Phase] = []
         started: dict[str, Amounts] = {}
@@ -132,7 +132,7 @@ class PodAmounts:
             else:
                 fixed = _together((sidecars, each))
                 is_same = found and len(found[-1].scaled) == len(started)
-                if is_same or len(found) == _MOST_STARTING:
+                if is_same or len(found) == _MAX_STARTING:
                     fixed.raise_to(found.pop().fixed)
                 found.append(Phase(dict(started), fixed))
         regular = {each.name: each for each in self.containers if each.name in scaled}
@@ -146,10 +146,10 @@ def pod_amounts(
     *,
     changed: Mapping[str, Resources] | None = None,
 ) -> PodAmounts:
-    """Read a pod's spec with the API server's own defaults filled in.
+    """Return the amounts in a pod's spec, with the defaults of the API server.
 
-    With ``statuses`` each container counts with the largest of spec, actual and allocated
-    resources, as quotas count it. ``changed`` are other amounts of some containers, by name.
+    With ``statuses``, use for each container the largest of spec, actual and allocated resources,
+    as quotas do. ``changed`` are amounts that replace those of the spec, by container.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -171,7 +171,7 @@ def pod_amounts(
 
 
 def phases_of(spec: PodSpec) -> tuple[Phase, ...]:
-    """Return the phases of a pod; the last one is that of the pod that runs.
+    """Return the phases of a pod; in the last one the regular containers run.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -180,7 +180,7 @@ def phases_of(spec: PodSpec) -> tuple[Phase, ...]:
 
 
 def as_stored(quantity: Quantity) -> Quantity:
-    """Return a quantity as the API server stores it: nothing is finer than a thousandth."""
+    """Return a quantity as the API server stores it: rounded up to a thousandth."""
     return quantity.round_up(_STORED)
 
 
@@ -191,7 +191,7 @@ def _of(
     *,
     is_init: bool = False,
 ) -> Amounts:
-    resources = container.resources or _NONE
+    resources = container.resources or NO_RESOURCES
     limits = parse_quantities(resources.limits)
     found = Amounts(
         name=container.name,
@@ -204,7 +204,7 @@ def _of(
         found.requests.update(_stored(changed.requests))
         found.limits.update(_stored(changed.limits))
     if status is not None:
-        actual = status.resources or _NONE
+        actual = status.resources or NO_RESOURCES
         _raise_to(found.requests, parse_quantities(actual.requests))
         _raise_to(found.requests, parse_quantities(status.allocated_resources))
         _raise_to(found.limits, parse_quantities(actual.limits))
@@ -216,7 +216,7 @@ def _stored(amounts: ResourceQuantities) -> dict[str, Quantity]:
 
 
 def _stanza(stated: ResourceRequirements, inside: Amounts) -> Amounts:
-    """Beside pod-level limits, a missing request is that of all containers, else the limit."""
+    """Return pod-level amounts; beside limits, a missing request is ``inside``, else the limit."""
     requests, limits = parse_quantities(stated.requests), parse_quantities(stated.limits)
     if limits:
         for name in RESOURCES:

@@ -1,8 +1,8 @@
-"""Pod-level resources: what ``spec.resources`` of a pod leaves to its containers.
+"""Pod-level resources (``spec.resources``): the bounds that they set for containers, and changes.
 
-The API server refuses a pod whose containers request more than the pod as a whole, or one of whose
-containers has a higher limit than the pod. So what is recommended is fitted into the pod's own
-numbers (``keep``), or those move along with their containers (``follow``).
+The API server refuses a pod whose containers together request more than the pod-level request, or
+with a container limit above the pod-level limit. Either recommendations are fitted into the
+pod-level resources (``keep``), or these change with the containers (``follow``).
 
 Source: KEP-2837, KEP-5419; ``validatePodResources``, k8s.io/kubernetes pkg/apis/core/validation;
 ``setDefaultPodRequests``, pkg/apis/core/v1/defaults.go. The rules A25 to A27 are ours.
@@ -35,17 +35,17 @@ ByContainer = Mapping[str, ResourceQuantities]
 
 
 class PodLevelMode(enum.StrEnum):
-    """What ``--pod-level-resources`` says about ``spec.resources`` of a pod."""
+    """The values of ``--pod-level-resources``."""
 
-    KEEP = "keep"  # containers are fitted into it
-    FOLLOW = "follow"  # it moves along with its containers
+    KEEP = "keep"  # containers are fitted into ``spec.resources``
+    FOLLOW = "follow"  # ``spec.resources`` changes with the containers
 
     @classmethod
     def parse(cls, text: str) -> "PodLevelMode":
-        """Read the flag's value.
+        """Return the mode of a flag's value.
 
         Raises:
-            ValueError: it is neither of the two.
+            ValueError: the value is no mode.
         """
         for mode in cls:
             if text == mode:
@@ -55,9 +55,9 @@ class PodLevelMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Why nothing of a recommendation can be applied to a pod."""
+    """The reason why no part of a recommendation can be applied to a pod."""
 
-    resources: tuple[str, ...]  # those that are recommended
+    resources: tuple[str, ...]  # recommended, but without room
 
     reason: ClassVar[str] = "pod_level_resources_exhausted"
 
@@ -71,7 +71,7 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLevelResources:
-    """What to set in ``spec.resources`` of a pod; a resource that isn't named stays as it is."""
+    """Resources to set in ``spec.resources`` of a pod; other resources stay unchanged."""
 
     requests: ResourceQuantities = field(default_factory=dict)
     limits: ResourceQuantities = field(default_factory=dict)
@@ -85,9 +85,9 @@ UNCHANGED = PodLevelResources()
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Requests that fit into the pod's own resources, by container.
+    """Requests that fit into pod-level resources, by container.
 
-    ``exhausted`` are the resources for which nothing fits; no container is given any of them.
+    ``exhausted`` are the resources for which nothing fits; ``requests`` doesn't contain them.
     """
 
     requests: Mapping[str, ResourceQuantities]
@@ -96,33 +96,33 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLevelBounds:
-    """What a pod with ``spec.resources`` leaves to its containers; a missing resource is unbounded.
+    """Bounds of pod-level resources on the containers; a missing resource is unbounded.
 
-    ``fixed_requests`` and ``fixed_limits`` name resources whose pod-level value stays or is bounded
-    elsewhere, so that a LimitRange of type Pod need not look at the sum over the containers.
+    ``fixed_requests`` and ``fixed_limits`` are resources whose pod-level value stays or is bounded
+    elsewhere, so a LimitRange of type Pod doesn't bound the sum over the containers.
     """
 
     room: ResourceQuantities  # for the requests of all containers together
     limits: ResourceQuantities  # for the limit of each container
     fixed_requests: frozenset[str]
     fixed_limits: frozenset[str]
-    moving: frozenset[str]  # resources whose pod-level values move along with the containers
+    moving: frozenset[str]  # resources whose pod-level values change with the containers
     mode: PodLevelMode
     phases: tuple[Phase, ...]
-    least: ResourceQuantities  # that a LimitRange asks of a container's request
+    least: ResourceQuantities  # of a container's request, by LimitRanges of type Container
     pod_limits: EffectiveLimits | None  # of the LimitRanges of type Pod
 
     @property
     def sums(self) -> frozenset[str]:
-        """Return the resources whose pod-level request becomes the sum over the containers."""
+        """Return the resources whose pod-level request is set to the sum over the containers."""
         return self.moving - self.fixed_requests
 
     def fit(self, values: ByContainer, *, beside: ByContainer = MappingProxyType({})) -> Fitted:
         """Fit requests, by container, into the room.
 
-        A container without a value keeps its own, or has that of ``beside``; the others share the
-        rest in proportion, rounded down. None gets less than one unit, nor less than a LimitRange
-        asks of it.
+        A container without a value keeps its request, or has the one in ``beside``. The others
+        share the rest in proportion, rounded down. No share is smaller than one unit, or than the
+        minimum of a LimitRange.
         """
         fitted = {name: dict(requests) for name, requests in values.items()}
         exhausted: set[str] = set()
@@ -146,7 +146,7 @@ class PodLevelBounds:
     ) -> Mapping[str, Quantity] | None:
         """Fit one resource phase by phase; None if nothing fits.
 
-        Nothing fits, too, where the sum can't be as large as a LimitRange asks of the pod.
+        Return None, too, if the sum can't reach the minimum of a LimitRange of type Pod.
         """
         shares, nothing = {**others, **wanted}, {**others, **dict.fromkeys(wanted, ZERO)}
         for phase in self.phases:
@@ -164,7 +164,7 @@ class PodLevelBounds:
         return shares
 
     def room_for(self, name: str, resource: str, requests: ByContainer) -> Quantity | None:
-        """Return what a container may request beside these requests of others; None: no bound."""
+        """Return the room for a container beside these requests of others; None if unbounded."""
         if resource not in self.room:
             return None
         asked = {each: own[resource] for each, own in requests.items() if resource in own}
@@ -176,7 +176,7 @@ class PodLevelBounds:
         )
 
     def cut(self, limits: ResourceQuantities) -> dict[str, Quantity]:
-        """Return those of a container's limits that the pod-level limit lowers, lowered."""
+        """Return the pod-level limits that are below a container's ``limits``."""
         return {
             name: self.limits[name]
             for name, limit in limits.items()
@@ -184,21 +184,20 @@ class PodLevelBounds:
         }
 
     def after(self, pod: Pod, changed: Mapping[str, Resources]) -> PodLevelResources:
-        """Return what ``spec.resources`` becomes once containers have changed, by name.
+        """Return the changes of ``spec.resources`` after ``changed`` containers, by name.
 
-        Containers and resources that aren't named keep what the pod says. With ``keep`` only a
-        pod-level request that the API server filled in moves, because it is the sum of those of the
-        containers. With ``follow`` a request moves in the proportion in which that sum does, its
-        limit in proportion to the request, both within the LimitRanges of type Pod and large enough
-        for the containers.
+        With ``keep``, only change a pod-level request that the API server set: it is the sum over
+        the containers. With ``follow``, change a request in proportion to that sum, and its limit
+        in proportion to the request. Both stay within the LimitRanges of type Pod, and are large
+        enough for the containers.
         """
         whole = pod.spec.resources
         if not self.moving or whole is None:
             return UNCHANGED
         stated_requests = parse_quantities(whole.requests)
         stated_limits = parse_quantities(whole.limits)
-        before, then = pod_amounts(pod.spec), pod_amounts(pod.spec, changed=changed)
-        sums = then.inside.requests
+        before, after = pod_amounts(pod.spec), pod_amounts(pod.spec, changed=changed)
+        sums = after.inside.requests
         touched = {name for each in changed.values() for name in (*each.requests, *each.limits)}
         new_requests: dict[str, Quantity] = {}
         new_limits: dict[str, Quantity] = {}
@@ -213,7 +212,7 @@ class PodLevelBounds:
                     request,
                     limit,
                     before=before,
-                    then=then,
+                    after=after,
                     bounds=self.pod_limits,
                 )
             if wanted[0] is not None and wanted[0] != request:
@@ -232,16 +231,16 @@ def pod_level_bounds(
     *,
     bare: Pod | None = None,
 ) -> PodLevelBounds | None:
-    """Return the bounds of a pod's own resources; None if it has none.
+    """Return the bounds of pod-level resources; None if the pod has none.
 
-    With ``keep`` the room is the pod-level request, or the limit for one that was filled in (A25).
-    The user's own request is never used up to the last unit beside a limit, or it would look like
-    one that was filled in. With ``follow`` the room is the maximum of the LimitRanges of type Pod
-    (A26). ``bare`` is the pod before its start-up boosts, whose containers share the room; what was
-    filled in shows in the pod as it is.
+    With ``keep`` the room is the pod-level request, or the limit if the API server set the request
+    (A25). Beside a limit, one unit of a request set by the user stays unused, so that the request
+    is never equal to the sum over the containers (see ``filled_in``). With ``follow`` the room is
+    the maximum of the LimitRanges of type Pod (A26). ``bare`` is the pod before its start-up
+    boosts; its containers share the room.
 
     Raises:
-        QuantityError: a quantity of the pod or of a LimitRange is none.
+        QuantityError: a quantity of the pod or of a LimitRange is malformed.
     """
     stated = pod.spec.resources
     if stated is None or not (stated.requests or stated.limits):
@@ -257,7 +256,7 @@ def pod_level_bounds(
     moving: set[str] = set()
     for resource in RESOURCES:
         request, limit = requests.get(resource), limits.get(resource)
-        # Beside any limit the API server fills in what containers come to request.
+        # Beside any limit the API server sets the sum of the container requests.
         if request is None and limit is None and not (limits and mode is PodLevelMode.FOLLOW):
             continue
         if mode is PodLevelMode.FOLLOW:
@@ -278,7 +277,8 @@ def pod_level_bounds(
         elif request is not None:
             room[resource] = request - one_unit(resource)
     follows = mode is PodLevelMode.FOLLOW
-    # With ``follow`` they take care of minimums themselves; so does one that has to be the limit.
+    # With ``follow`` they are raised to a minimum themselves. With ``keep`` a request whose
+    # minimum is not below the limit becomes the limit.
     fixed = {each for each in moving if follows or lowest.get(each, ZERO) >= limits[each]}
     return PodLevelBounds(
         room=room,
@@ -294,14 +294,14 @@ def pod_level_bounds(
 
 
 def filled_in(pod: Pod) -> frozenset[str]:
-    """Return the resources whose pod-level request the API server filled in.
+    """Return the resources whose pod-level request the API server set.
 
-    It is the sum of the containers' requests, beside another limit. One that is the limit stays the
-    user's. One that is the sum of init containers counts as filled in, too: it can't be
-    distinguished from one as soon as the others have been fitted below it.
+    This is a request that equals the sum over the containers and differs from the limit. A request
+    that equals the sum over init containers counts, too: once the other containers have been fitted
+    below it, the two can't be distinguished.
 
     Raises:
-        QuantityError: a quantity of the pod is none.
+        QuantityError: a quantity of the pod is malformed.
     """
     whole = pod.spec.resources
     if whole is None or not whole.limits:
@@ -325,16 +325,16 @@ def _followed(
     limit: Quantity | None,
     *,
     before: PodAmounts,
-    then: PodAmounts,
+    after: PodAmounts,
     bounds: EffectiveLimits | None,
 ) -> tuple[Quantity | None, Quantity | None]:
-    """Pod-level request and limit that follow the sum of the containers' requests (A26)."""
-    had, has = before.running.requests, then.running.requests
-    old, new = had.get(resource, ZERO), has.get(resource, ZERO)
+    """Return the pod-level request and limit after a change of the containers' requests (A26)."""
+    olds, news = before.running.requests, after.running.requests
+    old, new = olds.get(resource, ZERO), news.get(resource, ZERO)
     if request is None:
-        request = had.get(resource, limit)
+        request = olds.get(resource, limit)
     if request is None:
-        moved = has.get(resource)
+        moved = news.get(resource)
     elif new == old:
         moved = request
     elif old.is_zero:
@@ -348,14 +348,14 @@ def _followed(
     moved = max(moved, low)
     if not high.is_zero:
         moved = min(moved, high)
-    moved = max(moved, then.inside.requests.get(resource, ZERO))
+    moved = max(moved, after.inside.requests.get(resource, ZERO))
     if limit is None:
         return moved, None
     scaled = proportional_limit(resource, moved, limit=limit, request=request, default=None)
     ceiling = max(scaled.quantity or limit, low)
     if not high.is_zero:
         ceiling = min(ceiling, high)
-    most = max(each.limits.get(resource, ZERO) for each in then.containers)
+    most = max(each.limits.get(resource, ZERO) for each in after.containers)
     ceiling = max(ceiling, moved, most)
     return (ceiling if request == limit else moved), ceiling
 
@@ -363,7 +363,10 @@ def _followed(
 def _shared(
     resource: str, wanted: Mapping[str, Quantity], least: Quantity, room: Quantity
 ) -> dict[str, Quantity] | None:
-    """Share out the room in proportion to what is wanted; None if it is too small for that."""
+    """Return shares of the room in proportion to ``wanted``; None if it is too small.
+
+    Amounts that aren't reduced are omitted.
+    """
     if sum((as_stored(value) for value in wanted.values()), start=ZERO) <= room:
         return {}
     unit = one_unit(resource).nanos

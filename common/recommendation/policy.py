@@ -1,4 +1,4 @@
-"""What a VPA's resource policy says about one container.
+"""A VPA's resource policy for one container.
 
 Source: recommender.md 1.3; ``GetContainerResourcePolicy``,
 vertical-pod-autoscaler/pkg/utils/vpa/api.go.
@@ -8,18 +8,18 @@ import enum
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy, VerticalPodAutoscaler
 
-EVERY_OTHER = "*"  # the container name of a policy for containers without their own
+EVERY_OTHER = "*"  # container name in the policy for all other containers
 
 
 class ContainerMode(enum.StrEnum):
-    """Whether a container is scaled at all."""
+    """The scaling mode of a container."""
 
     AUTO = "Auto"
     OFF = "Off"
 
 
 class ControlledValues(enum.StrEnum):
-    """Which values of a container are scaled."""
+    """The values of a container that are scaled."""
 
     REQUESTS_AND_LIMITS = "RequestsAndLimits"
     REQUESTS_ONLY = "RequestsOnly"
@@ -44,12 +44,12 @@ def container_policy(
 
 
 def is_off(policy: ContainerPolicy | None) -> bool:
-    """Return whether the container is to be left alone."""
+    """Return True if the container is not scaled."""
     return policy is not None and policy.mode == ContainerMode.OFF
 
 
 def controlled_values(policy: ContainerPolicy | None) -> str:
-    """Return what is scaled: requests and limits, unless the policy states something else."""
+    """Return the controlled values of a policy; the default is requests and limits."""
     if policy is None or policy.controlled_values is None:
         return ControlledValues.REQUESTS_AND_LIMITS
     return policy.controlled_values

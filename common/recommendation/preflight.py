@@ -1,7 +1,7 @@
-"""Preflight: whether the API server would accept the pod that follows an action.
+"""Preflight checks: the API server's validation of the pod that an action results in.
 
-The rules are judged on the spec of that pod, whoever computed it: a replacement after an
-eviction, or the pod itself after a resize (X110). Quotas are :mod:`common.recommendation.quota`.
+They check the spec of the replacement after an eviction, or of the resized pod (X110).
+:mod:`common.recommendation.quota` checks ResourceQuotas.
 
 Source: updater.md 13, D30 and X6; spec/pod-level-resources.md;
 k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go.
@@ -23,19 +23,19 @@ _MAX_MILLI = MAX_INT64 // 1000  # the largest amount whose thousandths fit an in
 
 
 class Check(enum.StrEnum):
-    """The rule that the pod would break."""
+    """The rule that the pod would violate."""
 
     LIMIT = "limit"  # a request above its limit
     POD_LEVEL = "pod_level"  # containers that don't fit into ``spec.resources``
     LIMIT_RANGE = "limit_range"
     QUOTA = "quota"
-    QOS_CLASS = "qos_class"  # which no resize may change
-    UNREADABLE = "unreadable"  # a quantity that is none: nothing can be said
+    QOS_CLASS = "qos_class"  # no resize may change it
+    UNREADABLE = "unreadable"  # a malformed quantity, so that no check is possible
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the API server would refuse a pod; ``message`` has the numbers."""
+    """The reason why the API server would refuse a pod; ``message`` has the numbers."""
 
     check: Check
     message: str
@@ -44,15 +44,15 @@ class Refusal:
 def spec_refusal(
     spec: PodSpec, limit_ranges: Sequence[LimitRangeSpec], *, present: PodSpec | None = None
 ) -> Refusal | None:
-    """Return why a pod with this spec would be refused; None if it wouldn't be.
+    """Return why the API server would refuse a pod with this spec; None if it wouldn't.
 
-    ``limit_ranges`` are all of the pod's namespace: min, max and maxLimitRequestRatio of every
-    Container and Pod item count, for init containers too. No request may be above its limit,
-    and the containers must fit into the pod-level resources. ``present`` is the spec of the pod
-    that runs: where a request is above its limit already, the rule can't be in force.
+    Check that no request is above its limit, that the containers fit into the pod-level resources,
+    and min, max and maxLimitRequestRatio of all Container and Pod items of ``limit_ranges``, which
+    are all of the namespace. Init containers count, too. ``present`` is the spec of the running
+    pod: if a request in it is above its limit, the API server doesn't enforce that rule.
 
     Raises:
-        QuantityError: a quantity in the pod or a LimitRange is none.
+        QuantityError: a quantity in the pod or a LimitRange is malformed.
     """
     amounts = pod_amounts(spec)
     before = () if present is None else pod_amounts(present).all_containers
@@ -62,12 +62,12 @@ def spec_refusal(
 def qos_refusal(pod: Pod, resized: PodSpec) -> Refusal | None:
     """Return why a resize to this spec would change the pod's QoS class; None if it wouldn't.
 
-    The class on record counts, which is the one that the API server compares with.
+    The present class is that of the status, because the API server compares with it.
 
     Source: kubernetes-resize.md 1.4.
 
     Raises:
-        QuantityError: a quantity in the pod is none.
+        QuantityError: a quantity in the pod is malformed.
     """
     before, after = pod.status.qos_class or qos_class(pod.spec), qos_class(resized)
     if after == before:
@@ -88,22 +88,22 @@ def _refusals(
     yield from (Refusal(Check.LIMIT_RANGE, found) for found in _outside_items(pod, items))
 
 
-def _above_limit(asked: Amounts, present: Amounts | None = None) -> Iterator[str]:
-    for name in in_order(asked.limits):
-        if _is_above(asked, name) and not (present is not None and _is_above(present, name)):
-            request, limit = asked.requests[name], asked.limits[name]
-            yield f"{_described(asked, name, 'request', request)}, above the limit of {limit}"
+def _above_limit(amounts: Amounts, present: Amounts | None = None) -> Iterator[str]:
+    for name in in_order(amounts.limits):
+        if _is_above(amounts, name) and not (present is not None and _is_above(present, name)):
+            request, limit = amounts.requests[name], amounts.limits[name]
+            yield f"{_described(amounts, name, 'request', request)}, above the limit of {limit}"
 
 
-def _is_above(asked: Amounts, name: str) -> bool:
-    request, limit = asked.requests.get(name), asked.limits.get(name)
+def _is_above(amounts: Amounts, name: str) -> bool:
+    request, limit = amounts.requests.get(name), amounts.limits.get(name)
     return request is not None and limit is not None and request > limit
 
 
 def _outside_stanza(pod: PodAmounts, stanza: Amounts) -> Iterator[str]:
-    """Containers that don't fit into the pod-level resources.
+    """Yield the violations of pod-level resources.
 
-    Their requests add up; a limit counts for each regular container alone.
+    The pod-level request bounds the sum of requests; the limit bounds each regular container.
     """
     yield from _above_limit(stanza)
     inside = pod.inside
@@ -126,59 +126,59 @@ def _outside_stanza(pod: PodAmounts, stanza: Amounts) -> Iterator[str]:
 def _outside_items(pod: PodAmounts, items: Iterable[LimitRangeItem]) -> Iterator[str]:
     for item in items:
         if item.type == LimitType.CONTAINER:
-            for asked in pod.all_containers:
-                yield from _broken(item, asked)
+            for amounts in pod.all_containers:
+                yield from _violations(item, amounts)
         elif item.type == LimitType.POD:
-            yield from _broken(item, pod.whole)
+            yield from _violations(item, pod.whole)
 
 
-def _broken(item: LimitRangeItem, asked: Amounts) -> Iterator[str]:
-    """Each bound of an item that is broken; a missing amount breaks the bound on it."""
-    judges = (
+def _violations(item: LimitRangeItem, amounts: Amounts) -> Iterator[str]:
+    """Yield the violated bounds of an item; a missing amount violates its bound."""
+    checks = (
         ("min", item.min, _below),
         ("max", item.max, _above),
         ("maxLimitRequestRatio", item.max_limit_request_ratio, _too_far_apart),
     )
-    for part, raw, judge in judges:
+    for part, raw, check in checks:
         for name, bound in _bounds(raw):
-            problem = judge(asked, name, bound)
+            problem = check(amounts, name, bound)
             if problem:
                 yield f"{problem}, and the LimitRange's {part} for a {item.type} is {bound}"
 
 
-def _below(asked: Amounts, name: str, least: Quantity) -> str:
-    request, limit = asked.requests.get(name), asked.limits.get(name)
+def _below(amounts: Amounts, name: str, least: Quantity) -> str:
+    request, limit = amounts.requests.get(name), amounts.limits.get(name)
     if request is None or request < least:
-        return _described(asked, name, "request", request)
+        return _described(amounts, name, "request", request)
     if limit is not None and limit < least:
-        return _described(asked, name, "limit", limit)
+        return _described(amounts, name, "limit", limit)
     return ""
 
 
-def _above(asked: Amounts, name: str, most: Quantity) -> str:
-    request, limit = asked.requests.get(name), asked.limits.get(name)
+def _above(amounts: Amounts, name: str, most: Quantity) -> str:
+    request, limit = amounts.requests.get(name), amounts.limits.get(name)
     if limit is None or limit > most:
-        return _described(asked, name, "limit", limit)
+        return _described(amounts, name, "limit", limit)
     if request is not None and request > most:
-        return _described(asked, name, "request", request)
+        return _described(amounts, name, "request", request)
     return ""
 
 
-def _too_far_apart(asked: Amounts, name: str, most: Quantity) -> str:
-    request, limit = asked.requests.get(name), asked.limits.get(name)
+def _too_far_apart(amounts: Amounts, name: str, most: Quantity) -> str:
+    request, limit = amounts.requests.get(name), amounts.limits.get(name)
     if request is None or request.is_zero:
-        return _described(asked, name, "request", request)
+        return _described(amounts, name, "request", request)
     if limit is None or limit.is_zero:
-        return _described(asked, name, "limit", limit)
+        return _described(amounts, name, "limit", limit)
     if _ratio_breaks(request, limit, most):
-        return f"{_described(asked, name, 'request', request)}, its limit {limit}"
+        return f"{_described(amounts, name, 'request', request)}, its limit {limit}"
     return ""
 
 
-def _described(asked: Amounts, name: str, part: str, amount: Quantity | None) -> str:
+def _described(amounts: Amounts, name: str, part: str, amount: Quantity | None) -> str:
     if amount is None:
-        return f"{asked.title} would have no {name} {part}"
-    return f"the {name} {part} of {asked.title} would be {amount}"
+        return f"{amounts.title} would have no {name} {part}"
+    return f"the {name} {part} of {amounts.title} would be {amount}"
 
 
 def _bounds(raw: Mapping[str, QuantityJson] | None) -> list[tuple[str, Quantity]]:
@@ -187,7 +187,7 @@ def _bounds(raw: Mapping[str, QuantityJson] | None) -> list[tuple[str, Quantity]
 
 
 def _ratio_breaks(request: Quantity, limit: Quantity, most: Quantity) -> bool:
-    """In floating point, as the API server divides: at the very edge its rounding decides."""
+    """Compare the ratio in floating point, as the API server does, with the same rounding."""
     in_milli = all(one.value <= _MAX_MILLI for one in (request, limit, most))
     ratio = limit.milli / request.milli if in_milli else limit.value / request.value
     return ratio * 1000 > most.milli

@@ -1,6 +1,6 @@
-"""From the recommendation of a VPA to the numbers for one pod.
+"""Processing of a VPA's recommendation for one pod.
 
-Admission and updater both call this, so that an admitted pod is what the updater wants.
+Admission and updater both use it, so the updater doesn't update a pod that was just admitted.
 
 Source: admission.md 6.2; vertical-pod-autoscaler/pkg/utils/vpa/recommendation_processor.go.
 """
@@ -12,19 +12,19 @@ from functools import partial
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity
-from common.recommendation.actual import containers_of
-from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.actual_resources import containers_of
+from common.recommendation.amounts import ContainerAmounts, with_amounts
 from common.recommendation.capping import Capped, cap_for_pod
 from common.recommendation.limit_range import LimitType, effective_limits
 from common.recommendation.pod_amounts import Phase, phases_of
 from common.recommendation.pod_level import PodLevelBounds, Unfit
-from common.recommendation.pod_limits import shrink_others, with_requests
+from common.recommendation.pod_limit_range import shrink_others, with_requests
 from common.recommendation.policy import container_policy, is_off
 from common.recommendation.rounding_stability import (
     Written,
+    at_least_one_unit,
     keep_rounded,
-    mark_standing_limits,
-    never_nothing,
+    mark_fixed_limits,
     possible_ratios,
 )
 from common.resources import ResourceQuantities, in_order, parse_quantities
@@ -40,10 +40,10 @@ _LEFT_ALONE = "left as it is: spec.resources of the pod have no room for it"
 class Processed:
     """A recommendation fitted to one pod, by container name.
 
-    Only containers of the pod that get something are there. ``notes`` are the capping notes of the
-    target; a container without any is missing. ``pod_level`` are the bounds of the pod's own
-    resources, if it has some. ``unfit`` says why the pod stays as it is. ``shrunk`` are requests,
-    by container, that nothing is recommended for, but that have to be lower (A29).
+    ``containers`` has only containers of the pod with a recommendation. ``notes`` are the capping
+    notes of the targets. ``pod_level`` are the bounds of pod-level resources, None without any.
+    ``unfit`` is the reason if no part of the recommendation fits. ``shrunk`` are lower requests of
+    containers without a recommendation (A29).
     """
 
     containers: Mapping[str, ContainerAmounts]
@@ -55,17 +55,17 @@ class Processed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingStages:
-    """What is recommended for each container after each step of ``process``, in their order."""
+    """The amounts of each container after each step of processing, in the order of the steps."""
 
     recommended: Sequence[ContainerAmounts]
-    kept: Sequence[ContainerAmounts]  # without those that are switched off (A17, A22)
+    kept: Sequence[ContainerAmounts]  # without mode Off (A17) and resources without a name (A22)
     capped: Capped
-    scaled: Sequence[ContainerAmounts]  # to no less than one unit (A20)
+    scaled: Sequence[ContainerAmounts]  # to at least one unit (A20)
     shrunk: Mapping[str, ResourceQuantities]  # see ``Processed``
     whole: Sequence[ContainerAmounts]  # with ``shrunk`` requests (A29)
-    fitted: Sequence[ContainerAmounts]  # into the pod's own resources (A25, A26)
-    stable: Sequence[ContainerAmounts]  # without changes that only rounding makes (A19)
-    ordered: Sequence[ContainerAmounts]  # with bounds around the target (A14)
+    fitted: Sequence[ContainerAmounts]  # into pod-level resources (A25, A26)
+    stable: Sequence[ContainerAmounts]  # without changes due to rounding alone (A19)
+    ordered: Sequence[ContainerAmounts]  # lower bound <= target <= upper bound (A14)
     processed: Processed
 
 
@@ -93,16 +93,21 @@ def process_in_stages(
 ) -> ProcessingStages | None:
     """Fit the recommendation of a VPA to a pod; None if there is none yet.
 
-    ``limit_ranges`` are all of the pod's namespace. The steps: drop containers that the pod doesn't
-    have or that are switched off (A17) and resources without a name (A22), cap as the reference
-    does but for A13 and A18, scale nothing down to zero (A20), fit into the pod's own resources
-    (A25, A26), keep what only rounding would change (A19), put the bounds in order (A14).
-    ``bounds`` are those of the pod's own resources, if it has some.
-    ``written`` are the requests of containers that came boosted, before their boosts (A23). With
-    ``targets_only`` bounds are neither read nor computed; no pod is given any.
+    The steps:
+
+    1. Drop containers that the pod doesn't have or that have mode Off (A17), and resources without
+       a name (A22).
+    2. Cap as the reference does, except for A13, A18 and A27 to A30.
+    3. Raise what was scaled down to zero to one unit (A20).
+    4. Fit into pod-level resources (A25, A26), whose bounds are ``bounds``.
+    5. Keep requests that only rounding would change (A19).
+    6. Extend the bounds to include the target (A14).
+
+    ``limit_ranges`` are all of the pod's namespace. ``written`` are the requests of boosted
+    containers without their boosts (A23). With ``targets_only``, ignore lower and upper bounds.
 
     Raises:
-        QuantityError: a quantity in the VPA, the pod or a LimitRange is none.
+        QuantityError: a quantity in the VPA, the pod or a LimitRange is malformed.
     """
     if vpa.status.recommendation is None:
         return None
@@ -113,7 +118,7 @@ def process_in_stages(
     kept = drop_nameless(drop_switched_off(recommended, policy))
     phases: Sequence[Phase] = ()
     if limit_ranges:
-        containers = mark_standing_limits(containers, policy)
+        containers = mark_fixed_limits(containers, policy)
         phases = phases_of(pod.spec)
     fit = partial(
         cap_for_pod,
@@ -131,13 +136,13 @@ def process_in_stages(
         smaller = with_requests(containers, others)
         again = fit(containers=smaller)
         targets = _targets(_with_shrunk(again.recommendations, others))
-        # What the pod's own resources have no room for isn't set: then sharing out changes nothing.
+        # Keep the first result if pod-level resources have no room for the shared requests.
         unset = bounds.fit(targets).exhausted if bounds is not None else frozenset[str]()
         if not again.exhausted and not unset:
             containers, shrunk, capped = smaller, others, again
     scaled: Sequence[ContainerAmounts] = capped.recommendations
     if limit_ranges:
-        scaled = never_nothing(scaled, kept)
+        scaled = at_least_one_unit(scaled, kept)
     whole = _with_shrunk(scaled, shrunk)
     fitted, exhausted = whole, frozenset[str]()
     if bounds is not None:
@@ -147,7 +152,7 @@ def process_in_stages(
 
         def alternatives() -> Iterator[_Requests]:
             for each in possible_ratios(containers, kept):
-                amounts = never_nothing(fit(containers=each).recommendations, kept)
+                amounts = at_least_one_unit(fit(containers=each).recommendations, kept)
                 targets = _targets(_with_shrunk(amounts, shrunk))
                 yield targets if bounds is None else bounds.fit(targets).requests
 
@@ -180,11 +185,10 @@ def _fit_into(
     whole: Sequence[ContainerAmounts],
     shrunk: _Requests,
 ) -> tuple[Sequence[ContainerAmounts], frozenset[str]]:
-    """Fit target, lower and upper bound into the pod's own resources.
+    """Fit target, lower and upper bound into pod-level resources.
 
-    What rounding leaves beside ``shrunk`` containers goes to the recommended ones, as it would at
-    the next look at the pod. Returned are also the resources for which nothing fits: they are
-    dropped.
+    Containers with a recommendation get what rounding leaves beside ``shrunk`` ones, as they would
+    in the next pass. Return also the dropped resources, for which nothing fits.
     """
     fitted = bounds.fit(_targets(whole))
     targets = fitted.requests
@@ -192,15 +196,7 @@ def _fit_into(
         targets = _beside_shrunk(bounds, whole, targets, shrunk)
     lowers = bounds.fit({each.name: each.lower_bound for each in whole}).requests
     uppers = bounds.fit({each.name: each.upper_bound for each in whole}).requests
-    containers = tuple(
-        replace(
-            each,
-            target=targets[each.name],
-            lower_bound=lowers[each.name],
-            upper_bound=uppers[each.name],
-        )
-        for each in whole
-    )
+    containers = with_amounts(whole, targets=targets, lower_bounds=lowers, upper_bounds=uppers)
     return containers, fitted.exhausted
 
 
@@ -210,11 +206,11 @@ def _targets(amounts: Sequence[ContainerAmounts]) -> _Requests:
 
 def _beside_shrunk(
     bounds: PodLevelBounds,
-    settled: Sequence[ContainerAmounts],
+    whole: Sequence[ContainerAmounts],
     targets: _Requests,
     shrunk: _Requests,
 ) -> _Requests:
-    """Fit what is recommended once more, beside what the shrunk containers have by now."""
+    """Fit the recommended requests again, beside the fitted requests of ``shrunk`` containers."""
     lowered = {
         name: {each: targets[name][each] for each in requests if each in targets[name]}
         for name, requests in shrunk.items()
@@ -225,7 +221,7 @@ def _beside_shrunk(
             for name, value in each.target.items()
             if name not in shrunk.get(each.name, ()) and name in targets[each.name]
         }
-        for each in settled
+        for each in whole
     }
     again = bounds.fit(wanted, beside=lowered).requests
     return {name: {**own, **again[name]} for name, own in targets.items()}
@@ -236,7 +232,7 @@ def _with_exhausted(
     wanted: Sequence[ContainerAmounts],
     exhausted: frozenset[str],
 ) -> Mapping[str, tuple[str, ...]]:
-    """Add which targets are dropped because nothing fits into the pod's own resources."""
+    """Add notes on the targets that are dropped because nothing fits into pod-level resources."""
     found = dict(notes)
     for each in wanted:
         dropped = tuple(
@@ -250,7 +246,7 @@ def _with_exhausted(
 def _with_shrunk(
     amounts: Sequence[ContainerAmounts], shrunk: _Requests
 ) -> Sequence[ContainerAmounts]:
-    """Add the targets of what isn't recommended, but has to be shared out (A29)."""
+    """Add ``shrunk`` requests as targets (A29)."""
     if not shrunk:
         return amounts
     there = {each.name: each for each in amounts}
@@ -266,10 +262,10 @@ def parse_recommendation(
     *,
     targets_only: bool = False,
 ) -> tuple[ContainerAmounts, ...]:
-    """Read a recommendation as the status holds it; of a name's several entries the first counts.
+    """Parse the recommendation of a status; of entries with the same name the first counts.
 
-    With ``names`` it is about those containers alone: there may be thousands of others. With
-    ``targets_only`` all else is left unread.
+    Parse only the containers in ``names``, if given: there may be thousands of others. With
+    ``targets_only``, parse only targets.
 
     Raises:
         QuantityError: one of its values is no quantity.
@@ -296,7 +292,7 @@ def parse_recommendation(
 def drop_switched_off(
     recommendations: Sequence[ContainerAmounts], policy: ResourcePolicy | None
 ) -> tuple[ContainerAmounts, ...]:
-    """Leave out containers with mode Off: what is recommended for them is stale (A17)."""
+    """Drop containers with mode Off, because their recommendation is outdated (A17)."""
     return tuple(
         recommendation
         for recommendation in recommendations
@@ -305,7 +301,7 @@ def drop_switched_off(
 
 
 def drop_nameless(recommendations: Sequence[ContainerAmounts]) -> tuple[ContainerAmounts, ...]:
-    """Leave out targets for a resource with an empty name, which no pod can have (A22)."""
+    """Drop targets for a resource with an empty name, which no pod can have (A22)."""
     return tuple(
         replace(each, target={name: value for name, value in each.target.items() if name})
         if "" in each.target
@@ -315,11 +311,11 @@ def drop_nameless(recommendations: Sequence[ContainerAmounts]) -> tuple[Containe
 
 
 def order_bounds(amounts: ContainerAmounts) -> ContainerAmounts:
-    """Make sure that lower bound <= target <= upper bound, per resource (A14).
+    """Extend the bounds so that lower bound <= target <= upper bound, per resource (A14).
 
-    The bounds are capped one by one, so a policy or a LimitRange can put them out of order.
+    The three are capped separately, so a policy or a LimitRange can change their order.
     """
-    return ContainerAmounts(  # quicker than ``replace``, and called for each container of each pod
+    return ContainerAmounts(  # faster than ``replace``, and called for each container of each pod
         name=amounts.name,
         target=amounts.target,
         lower_bound=_paired(min, amounts.target, amounts.lower_bound),

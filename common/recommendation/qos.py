@@ -8,13 +8,13 @@ Source: kubernetes-resize.md 1.4; ``ComputePodQOS``, k8s.io/kubernetes/pkg/apis/
 import enum
 from collections.abc import Mapping, Sequence
 
-from common.api.core import PodSpec, ResourceRequirements
+from common.api.core import NO_RESOURCES, PodSpec
 from common.quantity import Quantity
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
 
 class QosClass(enum.StrEnum):
-    """As ``status.qosClass`` spells it."""
+    """The values of ``status.qosClass``."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -26,7 +26,7 @@ def qos_class_of(
 ) -> QosClass:
     """Return the class of a pod, from (requests, limits) of all its containers, init ones included.
 
-    Only cpu and memory count, and a zero counts as absent.
+    Only cpu and memory count, and zero counts as missing.
     """
     stated = [(_stated(requests), _stated(limits)) for requests, limits in containers]
     if not any(requests or limits for requests, limits in stated):
@@ -37,7 +37,7 @@ def qos_class_of(
 
 
 def qos_class(spec: PodSpec) -> QosClass:
-    """Return the class of a pod with this spec; pod-level resources alone decide if there are any.
+    """Return the class of a pod with this spec; if it has pod-level resources, only they count.
 
     Raises:
         QuantityError: a request or a limit is no quantity.
@@ -47,7 +47,7 @@ def qos_class(spec: PodSpec) -> QosClass:
         stated = [stanza]
     else:
         containers = (*(spec.init_containers or ()), *spec.containers)
-        stated = [container.resources or ResourceRequirements() for container in containers]
+        stated = [container.resources or NO_RESOURCES for container in containers]
     return qos_class_of(
         [(parse_quantities(each.requests), parse_quantities(each.limits)) for each in stated]
     )

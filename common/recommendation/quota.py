@@ -1,7 +1,7 @@
-"""Whether a ResourceQuota would certainly refuse the pod that follows an action (X111).
+"""Preflight checks of ResourceQuotas: they find certain refusals only (X111).
 
-A quota counts every pod of its namespace. Its status says what is used, the pod that goes or
-changes included, so the rest follows from what that pod had and will have.
+The usage in a quota's status includes the pod that is evicted or resized. The usage after the
+action is computed from the pod's share before and after it.
 
 Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go;
 k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md 2.
@@ -29,32 +29,28 @@ _EXCEEDED = re.compile(
 )
 
 Share = ResourceQuantities
-"""What a pod uses of a quota, by the names of the quota."""
+"""A pod's usage, by the names that quotas use for resources."""
 
 
 def share_of(pod: Pod, spec: PodSpec | None = None) -> Share:
-    """Return what a running pod uses: the largest of spec, actual and allocated resources.
+    """Return the share of a running pod: the largest of spec, actual and allocated resources.
 
-    ``spec`` is the pod's spec after a resize on which the kubelet has not acted yet; by default
-    it is the present one.
+    ``spec`` replaces the pod's spec, to compute the share after a resize that the kubelet hasn't
+    applied yet.
 
     Raises:
         QuantityError: an amount is no quantity.
     """
-    status = pod.status
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return _share(pod_amounts(pod.spec if spec is None else spec, statuses))
+    return _share(_used(pod, pod.spec if spec is None else spec))
 
 
 def freed_by(pod: Pod) -> Share:
-    """Return what quotas have left again once the pod is gone, of every resource that it names.
+    """Return the usage that a deleted pod releases, for every resource.
 
     Raises:
         QuantityError: an amount is no quantity.
     """
-    status = pod.status
-    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    whole = pod_amounts(pod.spec, statuses).whole
+    whole = _used(pod, pod.spec).whole
     requests = dict(whole.requests)
     for name, amount in parse_quantities(pod.spec.overhead).items():
         requests[name] = requests.get(name, ZERO) + amount
@@ -66,8 +62,14 @@ def freed_by(pod: Pod) -> Share:
     }
 
 
+def _used(pod: Pod, spec: PodSpec) -> PodAmounts:
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return pod_amounts(spec, statuses)
+
+
 def share_of_new(spec: PodSpec) -> Share:
-    """Return what a new pod uses.
+    """Return the share of a new pod.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -86,7 +88,7 @@ def _share(amounts: PodAmounts) -> Share:
 
 
 def growth(old: Share, new: Share) -> dict[str, Quantity]:
-    """Return what the new share takes beyond the old one, where it is more."""
+    """Return by how much the new share exceeds the old one, for resources that grow."""
     grown = {name: amount - old.get(name, ZERO) for name, amount in new.items()}
     return {name: amount for name, amount in grown.items() if amount.sign > 0}
 
@@ -98,10 +100,10 @@ def resize_refusal(
     *,
     taken: ResourceQuantities,
 ) -> Refusal | None:
-    """Return why a quota would refuse a resize to this spec; None if none certainly would.
+    """Return why a quota would refuse a resize to this spec; None if no refusal is certain.
 
-    A quota refuses only what grows. ``taken`` is what other actions of ours took in the meantime.
-    While the kubelet calls a resize infeasible the spec doesn't count, so nothing is certain.
+    A quota only refuses growth. ``taken`` is the usage of other actions of ours since its status.
+    While a resize is infeasible, the spec doesn't count, so no refusal is certain.
 
     Raises:
         QuantityError: an amount of the pod or of a quota is no quantity.
@@ -124,11 +126,11 @@ def replacement_refusal(
     *,
     taken: ResourceQuantities,
 ) -> Refusal | None:
-    """Return why a quota would refuse the replacement of a pod; None if none certainly would.
+    """Return why a quota would refuse the replacement of a pod; None if no refusal is certain.
 
     The evicted pod's share counts as free. If the quota was lowered below its current usage, it
     refuses even a smaller replacement. It also refuses any pod that omits a resource it counts.
-    ``taken`` is what other actions of ours took in the meantime.
+    ``taken`` is the usage of other actions of ours since its status.
 
     Raises:
         QuantityError: an amount of the pod or of a quota is no quantity.
@@ -141,7 +143,7 @@ def replacement_refusal(
 
 
 def _certain(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Iterator[ResourceQuota]:
-    """Yield the quotas that surely count the pod: without scopes, or for all but BestEffort."""
+    """Yield the quotas that certainly count the pod: no scope, or NotBestEffort if it applies."""
     for quota in quotas:
         scopes = quota.spec.scopes or ()
         if quota.spec.scope_selector is not None or any(one != _NOT_BEST_EFFORT for one in scopes):
@@ -165,7 +167,7 @@ def _over(quota: ResourceQuota, old: Share, new: Share, taken: ResourceQuantitie
 
 
 def _unstated(quota: ResourceQuota, spec: PodSpec) -> Iterator[str]:
-    """Yield the counted resources that containers don't state; pod-level resources free them."""
+    """Yield the counted resources that containers omit; with pod-level resources they may."""
     amounts = pod_amounts(spec)
     if amounts.stanza is not None:
         return
@@ -180,16 +182,16 @@ def _unstated(quota: ResourceQuota, spec: PodSpec) -> Iterator[str]:
                 )
 
 
-def _states(asked: Amounts, name: str) -> bool:
+def _states(amounts: Amounts, name: str) -> bool:
     part, _, resource = name.rpartition(".")
-    return resource in (asked.limits if part == "limits" else asked.requests)
+    return resource in (amounts.limits if part == "limits" else amounts.requests)
 
 
 def exceeds_without(message: str, freed: Share) -> bool:
-    """Return whether a quota that refused a pod would refuse it once the old pod is gone.
+    """Return True if a quota that refused a pod would also do so after the old pod is deleted.
 
-    ``message`` is the API server's sentence; ``freed`` is what the old pod leaves (``freed_by``). A
-    sentence that can't be read counts as a refusal.
+    ``message`` is that of the API server; ``freed`` is the usage that the old pod releases
+    (``freed_by``). An unknown message counts as a refusal.
     """
     found = _EXCEEDED.search(message)
     if found is None:
@@ -209,10 +211,5 @@ def exceeds_without(message: str, freed: Share) -> bool:
 
 
 def _listed(text: str) -> dict[str, str]:
-    """``requests.cpu=1,requests.memory=2Gi``."""
-    return dict(_pair(each) for each in text.split(","))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, amount = text.partition("=")
-    return name, amount
+    """Parse ``requests.cpu=1,requests.memory=2Gi``."""
+    return dict(each.partition("=")[::2] for each in text.split(","))

@@ -1,9 +1,8 @@
-"""What keeps a pod that admission wrote from being changed again: rules around the capping.
+"""Rules around capping, so that the result for an admitted pod is its present resources.
 
-The recorded capping looks at the ratio of a container's present limit to its present request, and
-takes it that a limit will follow. Both numbers are those that an earlier capping wrote, so that
-what it left out of account, or rounded, comes back as another answer; the updater would replace
-that pod again and again.
+The reference's capping uses the ratio of a container's present limit to its present request, and
+assumes that the limit will follow. An earlier capping wrote both numbers. Without these rules, what
+it ignored or rounded would change the result, and the updater would replace the pod repeatedly.
 
 Source: updater.md D31; these rules are ours.
 """
@@ -13,34 +12,34 @@ from dataclasses import replace
 
 from common.api.autoscaling import ResourcePolicy
 from common.quantity import ZERO, Quantity
-from common.recommendation.actual import ContainerResources
+from common.recommendation.actual_resources import ContainerResources
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.pod_amounts import as_stored
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
 from common.resources import RESOURCES, ResourceQuantities, one_unit
 
-# By container, the requests that an earlier admission may have written; None: unknown.
+# Requests that an earlier admission may have written, by container; None: unknown.
 Written = Mapping[str, Mapping[str, Quantity | None]]
 
 Targets = Mapping[str, ResourceQuantities]  # by container
-_Gap = tuple[str, Quantity, Quantity]  # container, request, and target
+_Gap = tuple[str, Quantity, Quantity]  # container, request, target
 
 
-def mark_standing_limits(
+def mark_fixed_limits(
     containers: Sequence[ContainerResources], policy: ResourcePolicy | None
 ) -> tuple[ContainerResources, ...]:
-    """Mark the containers whose limits stay as they are, because only requests are controlled.
+    """Mark the containers whose limits are fixed, because only requests are controlled.
 
-    A LimitRange then bounds their requests as they are, not the requests whose limits would
-    meet the bound, and a pod's maximum leaves them what their limits take (A18).
+    A LimitRange for containers then bounds the request itself. A maximum for the pod is reduced by
+    the fixed limit (A18).
     """
     return tuple(
-        replace(container, limits_follow=False) if _stands(container, policy) else container
+        replace(container, limits_follow=False) if _is_fixed(container, policy) else container
         for container in containers
     )
 
 
-def _stands(container: ContainerResources, policy: ResourcePolicy | None) -> bool:
+def _is_fixed(container: ContainerResources, policy: ResourcePolicy | None) -> bool:
     values = controlled_values(container_policy(policy, container.name))
     return values == ControlledValues.REQUESTS_ONLY
 
@@ -48,13 +47,13 @@ def _stands(container: ContainerResources, policy: ResourcePolicy | None) -> boo
 def possible_ratios(
     containers: Sequence[ContainerResources], recommended: Sequence[ContainerAmounts]
 ) -> Iterator[tuple[ContainerResources, ...]]:
-    """Yield the containers with limits that may have been rounded to those that they have (A19).
+    """Yield the containers with limits from which the present ones may have been rounded (A19).
 
-    A limit in proportion to its request is rounded down, so the ratio that it was computed with
-    lies between the present one and that of a limit one millicore or byte above. Admission doesn't
-    write the limits of containers without a recommendation, so these are not varied. A larger limit
-    of one container can raise or lower what is left to the others: the extremes are where all, one,
-    or all but one of them have the larger limit.
+    A limit in proportion to its request is rounded down, so the original ratio lies between the
+    present one and that of a limit one millicore or byte larger. Admission doesn't write limits of
+    containers without a recommendation, so they stay. A larger limit of one container can increase
+    or decrease the shares of others. The extremes occur if all, one, or all but one of the
+    containers have the larger limit.
     """
     names = {each.name for each in recommended}
     written = [each.name for each in containers if each.limits_follow and each.name in names]
@@ -76,13 +75,13 @@ def _one_more(limits: ResourceQuantities) -> ResourceQuantities:
     }
 
 
-def never_nothing(
+def at_least_one_unit(
     capped: Sequence[ContainerAmounts], recommended: Sequence[ContainerAmounts]
 ) -> tuple[ContainerAmounts, ...]:
-    """Leave one millicore or byte of a target that was scaled down to nothing (A20).
+    """Raise a target that was scaled down to zero to one millicore or byte (A20).
 
-    A request of zero has no limit in proportion, so the container would keep a limit that the
-    LimitRange has no room for; and its ratio would be lost.
+    A request of zero has no limit in proportion. The container would keep a limit that violates the
+    LimitRange, and lose its ratio.
     """
     given = {each.name: each.target for each in recommended}
     return tuple(
@@ -104,9 +103,10 @@ def keep_rounded(
 ) -> dict[str, ResourceQuantities]:
     """Keep requests that differ from their targets by rounding alone (A19).
 
-    They are those that lie between the targets and what these were in ``others``, for the ratios
-    that limits may be rounded from. What admission wrote lies there, for all containers at once.
-    Where a single request doesn't, the pod is another one, and nothing of the resource is kept.
+    Return a request instead of its target if it lies between the smallest and the largest target
+    for the present ratios and for those that the limits may be rounded from (``others``). All
+    requests that admission wrote do. If one request of a resource doesn't, keep none of that
+    resource, because the pod differs for another reason.
     """
     near = {name: gaps for name in RESOURCES if (gaps := _near(name, targets, written))}
     kept = dict(targets)
@@ -123,10 +123,10 @@ def keep_rounded(
 
 
 def _near(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
-    """Return the gaps if rounding may be why they are there: a quick look, to save the others.
+    """Return the gaps, or nothing if they are too large for rounding, to avoid ``others``.
 
-    One more unit of a limit, which is no smaller than its request, takes as much of an answer as
-    one unit is of the smallest request, and some units more where several containers share.
+    A limit is at least its request, so one more unit of it changes a target at most in the ratio of
+    one unit to the smallest request, and by some units more if several containers share.
     """
     slack = 4 * len(targets) + 4
     unit = one_unit(resource).nanos
@@ -141,9 +141,9 @@ def _near(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
 
 
 def _gaps(resource: str, targets: Targets, written: Written) -> Sequence[_Gap]:
-    """Return the requests that aren't their targets.
+    """Return the requests that differ from their targets.
 
-    An unknown one is taken for its target, and a target of zero has no part in any sum.
+    Ignore unknown requests, and targets of zero.
     """
     gaps: list[_Gap] = []
     for name, values in targets.items():

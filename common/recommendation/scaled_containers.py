@@ -1,9 +1,7 @@
-"""The containers of a pod that a VPA scales: listed here, and nowhere else.
+"""The containers of a pod that a VPA scales; recommender, admission and updater use the same list.
 
-Every module that reads or changes the resources of a pod's containers goes through this list, so
-that recommender, admission and updater can't disagree about what belongs to it. Regular containers
-always do, in their order. With the gate NativeSidecar, which the type of the spec carries, native
-sidecars follow (X107). Plain init containers never do, whatever their name.
+The list has the regular containers in their order. With the gate NativeSidecar, which is part of
+the spec's type, native sidecars follow (X107). Plain init containers are never in it.
 
 Source: AEP-8905.
 """
@@ -19,7 +17,7 @@ from common.patches import pointer
 
 @dataclass(frozen=True, slots=True)
 class ScaledContainer:
-    """A container whose resources follow a recommendation, and where a patch finds them."""
+    """A scaled container and its place in the pod."""
 
     spec: Container
     status: ContainerStatus | None
@@ -44,21 +42,21 @@ def scaled_containers(pod: Pod) -> tuple[ScaledContainer, ...]:
 
 
 def scaled_specs(of: Pod | PodSpec) -> tuple[Container, ...]:
-    """Return what the spec says of the scaled containers: regular ones, then sidecars."""
+    """Return the scaled containers of a spec: regular ones, then sidecars."""
     spec = of.spec if isinstance(of, Pod) else of
     sidecars = scaled_sidecars(spec)
     return (*spec.containers, *sidecars) if sidecars else spec.containers
 
 
 def scaled_sidecars(spec: PodSpec) -> tuple[Container, ...]:
-    """Return what the spec says of the native sidecars that are scaled."""
+    """Return the scaled native sidecars of a spec."""
     if not spec.scales_sidecars or not spec.init_containers:
         return ()
     return tuple(filter(is_sidecar, spec.init_containers))
 
 
 def scaled_statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
-    """Return what the kubelet reports of the scaled containers."""
+    """Return the statuses of the scaled containers."""
     regular = pod.status.container_statuses or ()
     sidecars = {each.name for each in scaled_sidecars(pod.spec)}
     if not sidecars:
@@ -72,7 +70,7 @@ def with_changed_scaled(
     spec: Callable[[Container], Container],
     status: Callable[[ContainerStatus], ContainerStatus],
 ) -> Pod:
-    """Return the pod with specs and statuses of its scaled containers changed one by one."""
+    """Return the pod with ``spec`` and ``status`` applied to each of its scaled containers."""
     changed = replace(
         pod,
         spec=replace(pod.spec, containers=tuple(map(spec, pod.spec.containers))),
@@ -98,7 +96,7 @@ def with_changed_scaled(
 
 
 def _places(pod: Pod) -> Iterator[tuple[str, str, int, Container]]:
-    """Yield for each scaled container its list in the spec, its kind, its index and itself."""
+    """Yield the field of the spec, kind, index and spec of each scaled container."""
     for index, spec in enumerate(pod.spec.containers):
         yield "containers", "container", index, spec
     if pod.spec.scales_sidecars:

@@ -1,4 +1,4 @@
-"""The CPU boost that a container gets while it starts (gate CPUStartupBoost).
+"""Start-up boosts: more CPU for containers while they start (gate CPUStartupBoost).
 
 Source: admission.md 7; vertical-pod-autoscaler/pkg/admission-controller/resource/pod/patch/
 resource_updates.go.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from common.annotations import OriginalResources
 from common.api.autoscaling import ContainerPolicy, GenericStartupBoost, VerticalPodAutoscaler
-from common.api.core import Container, Pod
+from common.api.core import NO_RESOURCES, Container, Pod
 from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
 from common.recommendation.decision_trace import ResourceStep
@@ -26,7 +26,7 @@ BELOW_LIMIT = "start-up boost: kept below the container limit (RequestsOnly)"
 
 
 class BoostType(enum.StrEnum):
-    """How the boosted request follows from the ordinary one."""
+    """The computation of the boosted request: multiply by a factor, or add a quantity."""
 
     FACTOR = "Factor"
     QUANTITY = "Quantity"
@@ -34,10 +34,10 @@ class BoostType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boosted:
-    """What a container shall have while it starts, and what it shall get back afterwards.
+    """The resources of a container during its start, and the original ones to restore afterwards.
 
-    ``request_steps`` are those of the CPU request, and ``limit_steps`` those of the CPU limit,
-    without any where the boost leaves the limit as it is.
+    ``request_steps`` are those of the CPU request. ``limit_steps`` are those of the CPU limit, none
+    if the boost doesn't change it.
     """
 
     requests: ResourceQuantities
@@ -57,17 +57,16 @@ def boosted(
     most: Quantity,
     room: Quantity | None = None,
 ) -> Boosted | None:
-    """Raise the wanted CPU of a container; None where no boost is asked for.
+    """Return the boosted resources of a container; None without a boost of a known type (A5).
 
-    ``requests`` and ``limits`` are those wanted without the boost, ``most`` bounds the boosted
-    request unless it is zero, ``room`` is what a pod with resources of its own has for it, and
-    ``policy`` is the one in force for the container; minAllowed, maxAllowed and
-    controlledResources don't restrict a boost. A boost of a type that we don't
-    know is none (A5).
+    ``requests`` and ``limits`` are the wanted ones without the boost. ``most`` bounds the boosted
+    request unless it is zero; ``room`` bounds it in a pod with pod-level resources. ``policy`` is
+    that of the container. Its minAllowed, maxAllowed and controlledResources don't restrict a
+    boost.
 
     Raises:
         DecodeError: the boost lacks its number, or the factor is below one.
-        QuantityError: a quantity of the container or of the boost is none.
+        QuantityError: a quantity of the container or of the boost is malformed.
     """
     cpu = _cpu_boost(vpa, policy)
     if cpu is None:
@@ -88,7 +87,7 @@ def boosted(
     new_limits: Mapping[str, Quantity] = limits
     if controlled_values(policy) == ControlledValues.REQUESTS_ONLY:
         if not limit.is_zero and request > limit:
-            # One less than the limit, or the pod's QoS class would change.
+            # One unit less than the limit, or the pod's QoS class would change.
             request = _below(limit)
             steps.append(ResourceStep(CPU, BELOW_LIMIT, request))
     else:
@@ -116,16 +115,15 @@ def written_before_boosts(
     most: Quantity,
     full: Collection[str] = (),
 ) -> dict[str, dict[str, Quantity | None]]:
-    """Return what an earlier admission wanted for boosted containers without the boost (A23).
+    """Return the requests that an earlier admission wanted without the boost, by container (A23).
 
-    ``bare`` is the pod before its boosts. Memory is as it stands, because a boost leaves it
-    alone, and CPU is what the boost was computed from; None where a bound has cut the boost, as it
-    has for the containers that are ``full``: they request all that the pod's own resources leave.
-    So what only rounding would change can stay, and no factor multiplies it.
+    ``bare`` is the pod before its boosts. Memory is the present request, because a boost doesn't
+    change it. CPU is the request from which the boost was computed; None if a bound has cut the
+    boost, as for the ``full`` containers, which request all the room of pod-level resources.
 
     Raises:
         DecodeError: the boost lacks its number, or the factor is below one.
-        QuantityError: a quantity of a container or of the boost is none.
+        QuantityError: a quantity of a container or of the boost is malformed.
     """
     written: dict[str, dict[str, Quantity | None]] = {}
     for now, before in zip(scaled_specs(pod), scaled_specs(bare), strict=True):
@@ -146,7 +144,7 @@ def written_before_boosts(
 def _bounds(
     container: Container, policy: ContainerPolicy | None, most: Quantity
 ) -> Iterator[Quantity]:
-    """Yield where a boost is cut."""
+    """Yield the bounds of a boosted request."""
     if not most.is_zero:
         yield most
     limit = _limits(container).get(CPU, ZERO)
@@ -160,13 +158,11 @@ def _below(limit: Quantity) -> Quantity:
 
 
 def _requests(container: Container) -> dict[str, Quantity]:
-    resources = container.resources
-    return parse_quantities(resources.requests if resources is not None else None)
+    return parse_quantities((container.resources or NO_RESOURCES).requests)
 
 
 def _limits(container: Container) -> dict[str, Quantity]:
-    resources = container.resources
-    return parse_quantities(resources.limits if resources is not None else None)
+    return parse_quantities((container.resources or NO_RESOURCES).limits)
 
 
 def _cpu_boost(
@@ -186,7 +182,7 @@ def _request(boost: GenericStartupBoost, base: Quantity) -> Quantity:
 
 
 def _base(boost: GenericStartupBoost, request: Quantity) -> Quantity:
-    """Return what a boost made a request of; the other way round than ``_request``."""
+    """Return the request from which a boosted request was computed; the inverse of ``_request``."""
     if boost.type == BoostType.FACTOR:
         return Quantity.from_milli(request.milli // _factor(boost))
     return Quantity.from_milli(request.milli - _added(boost))
@@ -199,7 +195,7 @@ def _factor(boost: GenericStartupBoost) -> int:
 
 
 def _added(boost: GenericStartupBoost) -> int:
-    """Millicores."""
+    """Return the added millicores."""
     if boost.quantity is None:
         raise DecodeError("startupBoost: type Quantity needs a quantity")
     return Quantity.from_json(boost.quantity).milli

@@ -1,4 +1,4 @@
-"""A pod as it was before the start-up boosts of its containers (gate CPUStartupBoost).
+"""Pods without the start-up boosts of their containers (gate CPUStartupBoost).
 
 Source: admission.md 7, updater.md 11; the rule A21 is ours.
 """
@@ -13,7 +13,7 @@ from common.annotations import (
     startup_boost_key,
 )
 from common.api.base import QuantityJson
-from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+from common.api.core import NO_RESOURCES, Container, Pod, ResourceRequirements
 from common.recommendation.pod_amounts import pod_amounts
 from common.recommendation.pod_level import filled_in
 from common.recommendation.scaled_containers import scaled_specs, with_changed_scaled
@@ -21,15 +21,15 @@ from common.resources import RESOURCES, ResourceQuantities
 
 
 def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
-    """Return the pod with what its boosted containers had before, as its annotations say (A21).
+    """Return the pod with the original resources of its boosted containers (A21).
 
-    ``names`` says which containers; None means all of them. What the kubelet reports of that
-    container is left out, and an annotation that can't be read is ignored. Those of containers
-    that the pod doesn't have are not read: there may be any number of them. A pod-level request
-    that the API server filled in is the sum of those of the bare containers.
+    They are in the pod's annotations. ``names`` restricts the containers; None means all. The
+    result has no reported resources of these containers. Ignore malformed annotations. Don't read
+    those of containers that the pod doesn't have, because their number is unbounded. A pod-level
+    request that the API server set becomes the sum over the containers without boosts.
 
     Raises:
-        QuantityError: a quantity of the pod is none; only of one with resources of its own.
+        QuantityError: the pod has pod-level resources, and one of its quantities is malformed.
     """
     annotations = pod.metadata.annotations or {}
     own = {each.name: annotations.get(startup_boost_key(each.name)) for each in scaled_specs(pod)}
@@ -44,7 +44,7 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
     bare = with_changed_scaled(
         pod,
         lambda each: _as_before(each, originals[each.name]) if each.name in originals else each,
-        lambda each: _unreported(each) if each.name in originals else each,
+        lambda each: replace(each, resources=None) if each.name in originals else each,
     )
     filled = filled_in(pod)
     if pod.spec.resources is None or not filled:
@@ -56,21 +56,17 @@ def before_boost(pod: Pod, names: Collection[str] | None = None) -> Pod:
 
 
 def _as_before(container: Container, original: OriginalResources) -> Container:
-    now = container.resources or ResourceRequirements()
+    now = container.resources or NO_RESOURCES
     resources = ResourceRequirements(
-        requests=_put_back(now.requests, original.requests),
-        limits=_put_back(now.limits, original.limits),
+        requests=_restored(now.requests, original.requests),
+        limits=_restored(now.limits, original.limits),
     )
     return replace(container, resources=resources)
 
 
-def _put_back(
+def _restored(
     now: Mapping[str, QuantityJson] | None, original: ResourceQuantities
 ) -> dict[str, QuantityJson]:
-    """Return an annotation holds cpu and memory; all else is what it is."""
+    """Return the original cpu and memory, with the present values of other resources."""
     others = {name: value for name, value in (now or {}).items() if name not in RESOURCES}
     return others | {name: str(value) for name, value in original.items()}
-
-
-def _unreported(status: ContainerStatus) -> ContainerStatus:
-    return replace(status, resources=None)

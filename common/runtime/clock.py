@@ -29,7 +29,7 @@ class SetBack:
         self._clock = clock
         self._seen: tuple[datetime, float] | None = None  # the clock, and the event loop's time
 
-    def look(self) -> timedelta:
+    def measure(self) -> timedelta:
         """Return by how much the clock was set back since the last call; zero if it wasn't."""
         now, loop = self._clock.now(), asyncio.get_running_loop().time()
         before, self._seen = self._seen, (now, loop)

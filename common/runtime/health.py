@@ -1,4 +1,4 @@
-"""The application on the ops address of a process: liveness, readiness and metrics."""
+"""The server on the ops address of a process: liveness, readiness and metrics."""
 
 import asyncio
 import functools
@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from common.version import version, version_info
 
 _MOST_SCRAPES = 16  # concurrent ones, which wait for each other
@@ -25,11 +25,11 @@ Checks = Mapping[str, Callable[[], bool]]
 
 
 def _text(example: str) -> dict[str, Any]:
-    """Return what the page of endpoints shows of an answer."""
+    """Return the OpenAPI description of a text response."""
     return {"content": {"text/plain": {"schema": {"type": "string"}, "example": example}}}
 
 
-_HEALTHY: dict[int | str, dict[str, Any]] = {200: _text("OK") | {"description": "Yes."}}
+_HEALTHY: dict[int | str, dict[str, Any]] = {200: _text("OK") | {"description": "OK."}}
 
 
 class Health:
@@ -69,48 +69,49 @@ class Health:
 class _Scrapes:
     """Answers to scrapes, generated one at a time and cached for a second.
 
-    For 15,000 VPAs an answer has megabytes and takes half a second, so a thread generates it.
+    For 15,000 VPAs an answer is megabytes large and takes half a second, so a thread generates it.
     """
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         self._registry = registry
         self._lock = asyncio.Lock()
         self._waiting = 0
-        self._asked: object = None  # the query of the last answer
+        self._query: object = None  # of the last answer
         self._answer = b""
         self._until = 0.0  # the event loop's time
 
     async def answer(
-        self, asked: object, encode: Callable[[Any], bytes], names: Sequence[str]
+        self, query: object, encode: Callable[[Any], bytes], names: Sequence[str]
     ) -> bytes | None:
-        """Return the text; equal values of ``asked`` share one. None if too many wait."""
-        if self._waiting >= _MOST_SCRAPES and not self._has(asked):
+        """Return the text, shared by equal queries; None if too many requests wait."""
+        if self._waiting >= _MOST_SCRAPES and not self._has(query):
             return None
         self._waiting += 1
         try:
             async with self._lock:
-                if not self._has(asked):
+                if not self._has(query):
                     chosen = self._registry.restricted_registry(names) if names else self._registry
                     self._answer = await asyncio.to_thread(encode, chosen)
-                    self._asked = asked
+                    self._query = query
                     self._until = asyncio.get_running_loop().time() + _SCRAPE_SECONDS
                 return self._answer
         finally:
             self._waiting -= 1
 
-    def _has(self, asked: object) -> bool:
-        return asked == self._asked and asyncio.get_running_loop().time() < self._until
+    def _has(self, query: object) -> bool:
+        return query == self._query and asyncio.get_running_loop().time() < self._until
 
 
-def ops_app(
+def ops_server(
     health: Health,
+    address: str,
     *,
     checks: Checks | None = None,
     registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
     profiling: bool = False,
     routers: Sequence[fastapi.APIRouter] = (),
-) -> fastapi.FastAPI:
-    """Return the application behind the ops address.
+) -> WebServer:
+    """Return the server of the ops ``address``.
 
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when all of ``checks`` return
     True, else 503 with the names of the failed ones; ``/metrics`` is the registry in the form
@@ -120,27 +121,30 @@ def ops_app(
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
     answer with a table. ``/version`` is the version of the program. ``routers`` add
     endpoints of one process. ``/openapi.json`` and ``/docs`` describe all of them.
+
+    Raises:
+        ConfigError: nothing can listen on the address.
     """
     # No ``_created`` series for counters: the reference doesn't export them.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as shipped
     app = fastapi.FastAPI(title="Ops address", version=version(), redoc_url=None)
-    late = _text("Error: last activity more than 5m1s ago") | {"description": "No; restart it."}
+    late = _text("Error: last activity more than 5m1s ago") | {"description": "A cycle is overdue."}
     scrapes = _Scrapes(registry)
-    busy = _text(_BUSY) | {"description": "Too many ask at once."}
-    missing = _text("not ready: caches") | {"description": "Not yet, and what it waits for."}
+    busy = _text(_BUSY) | {"description": "Too many requests are in progress."}
+    missing = _text("not ready: caches") | {"description": "Not ready. Lists what is missing."}
     numbers = _text("# HELP vpa_things_total Things.") | {
-        "description": "The text format of Prometheus, or OpenMetrics where that is accepted."
+        "description": "The text format of Prometheus, or OpenMetrics if the client accepts it."
     }
 
     @app.get("/health-check", response_class=PlainTextResponse, responses={**_HEALTHY, 500: late})
     async def health_check() -> PlainTextResponse:
-        """Return whether the process still gets its work done; for liveness probes."""
+        """Report whether cycles finish in time, for liveness probes."""
         status, text = health.answer()
         return PlainTextResponse(text, status_code=status)
 
     @app.get("/readyz", response_class=PlainTextResponse, responses={**_HEALTHY, 503: missing})
     async def readyz() -> PlainTextResponse:
-        """Return whether the process has synced and can do its work; for readiness probes."""
+        """Report whether all checks pass, such as synced caches, for readiness probes."""
         waiting = [name for name, check in (checks or {}).items() if not check()]
         if waiting:
             return PlainTextResponse(f"not ready: {', '.join(waiting)}", status_code=503)
@@ -151,7 +155,7 @@ def ops_app(
         request: fastapi.Request,
         names: Annotated[list[str] | None, fastapi.Query(alias="name[]")] = None,
     ) -> fastapi.Response:
-        """Return what the process counts, for Prometheus; with names, only these series."""
+        """Return the metrics of the process; with ``name[]``, only these series."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         chosen = tuple(names or ())
         text = await scrapes.answer((content_type, chosen), encode, chosen)
@@ -168,7 +172,7 @@ def ops_app(
         _add_profiles(app)
     for router in routers:
         app.include_router(router)
-    return app
+    return WebServer(app, address, name="ops")
 
 
 _Seconds = Annotated[float, fastapi.Query(ge=0, allow_inf_nan=False)]
@@ -189,12 +193,12 @@ def _add_profiles(app: fastapi.FastAPI) -> None:
 
     @app.get("/debug/pprof/profile", response_class=PlainTextResponse)
     async def profile(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
-        """Return where the process spends its time."""
+        """Profile the CPU time of the process."""
         return await answer(request, seconds, profiles.cpu_profile)
 
     @app.get("/debug/pprof/heap", response_class=PlainTextResponse)
     async def heap(request: fastapi.Request, seconds: _Seconds = 30.0) -> PlainTextResponse:
-        """Return where the process takes memory."""
+        """Profile the memory that the process allocates."""
         return await answer(request, seconds, profiles.heap_growth)
 
 
@@ -202,26 +206,3 @@ async def _until_left(request: fastapi.Request) -> None:
     """Wait until the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-class OpsServer(WebServer):
-    """Serves :func:`ops_app` on ``address``; ``run`` is its background task.
-
-    Raises:
-        ConfigError: nothing can listen on the address.
-    """
-
-    def __init__(
-        self,
-        health: Health,
-        address: str,
-        *,
-        checks: Checks | None = None,
-        registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
-        profiling: bool = False,
-        routers: Sequence[fastapi.APIRouter] = (),
-    ) -> None:
-        app = ops_app(
-            health, checks=checks, registry=registry, profiling=profiling, routers=routers
-        )
-        super().__init__(app, address, name="ops")

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from common.runtime.connections import Connections, Place
+from common.runtime.connection_limits import Connections, Place
 
 _MOST_PIPELINED = 32  # requests behind the one that is being answered
 _VERSIONS = ("1.0", "1.1")
@@ -112,7 +112,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._refusal = 0  # the status of a refusal, after which nothing is read
         self._ends = False  # the incoming request is the last
         self._incoming = False  # a request has started and not ended
-        self._is_asked = False  # its headers are complete, so self.cycle belongs to it
+        self._has_headers = False  # its headers are complete, so self.cycle belongs to it
         self._head = self._body = self._read = 0  # bytes of it
         self._piece = 0  # bytes of what is being parsed
         self._slow: asyncio.TimerHandle | None = None
@@ -130,7 +130,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._extensions = {"tls": {"client_cert_name": name}}
         if not self._place.is_taken:  # since its handshake was done
             transport.abort()
-        self._be_idle()
+        self._start_idle_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self._place)
@@ -153,9 +153,9 @@ class LimitedHttp(HttpToolsProtocol):
             cause = error.__context__
             self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
         else:
-            self._look_at_time()
+            self._update_timers()
 
-    def _look_at_time(self) -> None:
+    def _update_timers(self) -> None:
         if self._incoming:
             # The parser buffers an incomplete header without a limit.
             self._read += self._piece
@@ -166,7 +166,7 @@ class LimitedHttp(HttpToolsProtocol):
         else:
             self._unset_slow()
             if self._answering is None:
-                self._be_idle()
+                self._start_idle_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -183,7 +183,7 @@ class LimitedHttp(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = self._extensions
         self._unset_slow()
-        self._incoming, self._is_asked = True, False
+        self._incoming, self._has_headers = True, False
         self._head = self._body = 0
         self._read = -self._piece  # earlier bytes of the same piece belong to another request
 
@@ -193,7 +193,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value))
-        if self._is_asked:
+        if self._has_headers:
             return  # a trailer; applications don't read any
         if len(self.headers) >= self._limits.headers:
             raise _RefusedError(431)
@@ -215,7 +215,7 @@ class LimitedHttp(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_PIPELINED:
             raise _RefusedError(503)
         super().on_headers_complete()
-        self._is_asked = True
+        self._has_headers = True
         if self._ends:
             self.cycle.keep_alive = False
 
@@ -280,13 +280,13 @@ class LimitedHttp(HttpToolsProtocol):
         self._unset_slow()
         if self.transport.is_closing():
             return
-        answering, is_asked = self._answering, self._incoming and self._is_asked
-        if answering is not None and not (is_asked and answering is self.cycle):
+        answering, has_headers = self._answering, self._incoming and self._has_headers
+        if answering is not None and not (has_headers and answering is self.cycle):
             answering.keep_alive = False
             self.pipeline.clear()
             self.flow.pause_reading()
             return
-        if is_asked and (answering is None or answering.response_started):
+        if has_headers and (answering is None or answering.response_started):
             self.transport.close()  # the client has its answer
             return
         if answering is not None:
@@ -308,13 +308,13 @@ class LimitedHttp(HttpToolsProtocol):
         self._all.wait(self._place)
         # Frees what it buffers of an unfinished header.
         self.parser = None  # type: ignore[assignment]  # uvicorn does so in connection_lost
-        if self._incoming and not self._is_asked:
+        if self._incoming and not self._has_headers:
             self.headers.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._slow = self.loop.call_later(_LINGER, self.transport.close)
 
-    def _be_idle(self) -> None:
+    def _start_idle_timer(self) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(
             self._limits.idle, self.timeout_keep_alive_handler
         )

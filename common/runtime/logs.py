@@ -96,7 +96,7 @@ class JsonFormatter(logging.Formatter):
 
 @functools.lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
-    """Return a busy process writes thousands of lines in the same one."""
+    """Format a second; cached, because a busy process logs thousands of lines in a second."""
     return f"{datetime.fromtimestamp(seconds, UTC):%m%d %H:%M:%S}"
 
 

@@ -6,13 +6,14 @@ these boundaries are bugs of the process itself, and end it.
 
 import logging
 from collections import OrderedDict
+from dataclasses import dataclass
 from types import TracebackType
 
 from prometheus_client import CollectorRegistry, Counter
 
 logger = logging.getLogger(__name__)
 
-_REMEMBERED = 1000  # errors that are not logged again
+_MOST_LOGGED = 1000  # errors that are not logged again
 
 
 class ObjectErrors:
@@ -43,25 +44,21 @@ class ObjectErrors:
             self._logged.move_to_end(key)
             return
         self._logged[key] = None
-        if len(self._logged) > _REMEMBERED:
+        if len(self._logged) > _MOST_LOGGED:
             self._logged.popitem(last=False)
         extra = {"stage": stage, "object": named}
         logger.error("object skipped after an unexpected error", extra=extra, exc_info=error)
 
 
+@dataclass(slots=True)
 class Boundary:
     """A context manager that suppresses ``Exception``, but not cancellation or exit."""
 
-    __slots__ = ("_errors", "_kind", "_name", "_namespace", "_stage")
-
-    def __init__(
-        self, errors: ObjectErrors, stage: str, kind: str, namespace: str, name: str
-    ) -> None:
-        self._errors = errors
-        self._stage = stage
-        self._kind = kind
-        self._namespace = namespace
-        self._name = name
+    errors: ObjectErrors
+    stage: str
+    kind: str
+    namespace: str
+    name: str
 
     def __enter__(self) -> None:
         pass
@@ -74,6 +71,6 @@ class Boundary:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        where = f"{self._namespace}/{self._name}" if self._namespace else self._name
-        self._errors.record(error, self._stage, f"{self._kind} {where}")
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        self.errors.record(error, self.stage, f"{self.kind} {where}")
         return True

@@ -17,7 +17,7 @@ class BusyError(Exception):
 
 
 async def cpu_profile(wait: Wait) -> str:
-    """Return what the event loop's thread did while we ``wait``, as a table of functions.
+    """Return the CPU profile of the event loop's thread during ``wait``, as a table of functions.
 
     Raises:
         BusyError: another profile is being taken.
@@ -37,7 +37,7 @@ async def cpu_profile(wait: Wait) -> str:
 
 
 async def heap_growth(wait: Wait) -> str:
-    """Return where memory was allocated while we ``wait`` and not given back, largest first.
+    """Return the growth of memory during ``wait`` by line of code, largest first.
 
     Raises:
         BusyError: another profile is being taken.

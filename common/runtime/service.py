@@ -11,7 +11,7 @@ import uvloop
 
 from common.errors import ConfigError, LeadershipLostError
 
-Background: TypeAlias = Callable[[], Awaitable[None]]
+Background: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 # Seconds for the current cycle after a signal. With the steps after it (releasing the Lease,
 # sending queued Events) the total stays below five seconds.
@@ -71,19 +71,20 @@ async def every(
     loop = asyncio.get_running_loop()
     while not stop.is_set():
         due = loop.time() + seconds
-        await _with_grace(cycle, stop=stop)
+        await unless_stopped(cycle, stop=stop, grace=_GRACE_SECONDS)
         await rest(due, stop=stop)
 
 
-async def unless_stopped(work: Background, *, stop: asyncio.Event) -> bool:
-    """Do ``work``, but cancel it when ``stop`` is set; return whether it finished.
+async def unless_stopped(work: Background, *, stop: asyncio.Event, grace: float = 0.0) -> bool:
+    """Do ``work``, but cancel it ``grace`` seconds after ``stop``; return whether it finished.
 
-    Use it for waits without a time limit, such as for the sync of caches, or for a Lease.
+    Without ``grace`` it is for waits without a time limit, such as for a Lease.
     """
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_as_coroutine(work))
+        task = group.create_task(work())
         stopped = group.create_task(stop.wait())
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task,), timeout=grace)
         done = task.done()
         task.cancel()
         stopped.cancel()
@@ -129,21 +130,3 @@ async def _endless(run: Background) -> None:
     """Run a task that must not return: without its watch a cache would be stale."""
     await run()
     raise RuntimeError(f"background task ended: {run!r}")
-
-
-async def _with_grace(work: Background, *, stop: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(_as_coroutine(work))
-
-        async def watch() -> None:
-            await stop.wait()
-            await asyncio.wait({task}, timeout=_GRACE_SECONDS)
-            task.cancel()
-
-        watcher = group.create_task(watch())
-        await asyncio.wait({task})
-        watcher.cancel()
-
-
-async def _as_coroutine(work: Background) -> None:
-    await work()

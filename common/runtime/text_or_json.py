@@ -6,7 +6,7 @@ import msgspec
 
 
 def wants_text(accept: str) -> bool:
-    """Return whether an ``Accept`` header lists text before JSON."""
+    """Return True if an ``Accept`` header lists text before JSON."""
     for part in accept.split(","):
         media = part.partition(";")[0].strip().lower()
         if media in {"text/plain", "text/*"}:

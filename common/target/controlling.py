@@ -66,7 +66,7 @@ def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:
 
 
 def has_startup_boost(vpa: VerticalPodAutoscaler) -> bool:
-    """Return whether the VPA or one of its container policies has a start-up boost.
+    """Return True if the VPA or one of its container policies has a start-up boost.
 
     Ignore the feature gate.
     """

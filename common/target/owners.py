@@ -27,7 +27,7 @@ WELL_KNOWN_KINDS = frozenset(
 )
 
 TargetKey: TypeAlias = tuple[str, str, str]
-"""Namespace, kind and name, which decide whether a VPA targets a controller."""
+"""Namespace, kind and name, by which a VPA identifies its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Controller:
 
     @property
     def key(self) -> TargetKey:
-        """Return what VPAs compare; the API group is not part of it."""
+        """Return the key that VPAs use to identify a target; it doesn't include the API group."""
         return (self.namespace, self.kind, self.name)
 
     @property
     def is_well_known(self) -> bool:
-        """Return whether it is read from a cache; other kinds have their scale read.
+        """Return True if the object is in a cache; of other kinds the scale is read.
 
         A custom resource named Job or Deployment is a different kind (Q18).
         """
@@ -104,7 +104,7 @@ class OwnerProblem(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerError:
-    """The walk can't be finished; ``text`` is the message in a VPA's condition."""
+    """The failure of a walk; ``text`` is the message in a VPA's condition."""
 
     text: str
     problem: OwnerProblem = OwnerProblem.UNHANDLED

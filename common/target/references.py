@@ -14,7 +14,7 @@ _SHOWN = 100  # characters of a user's text
 
 
 def api_version_problem(api_version: str) -> str:
-    """Return why the text is no ``version`` or ``group/version``; empty if it is one.
+    """Return the problem of a text that is no ``version`` or ``group/version``; else empty.
 
     A group is a DNS-1123 subdomain of up to 253 characters, a version a DNS label of up to 63.
     An empty text is accepted, because the built-in kinds don't need it.
@@ -33,7 +33,7 @@ def api_version_problem(api_version: str) -> str:
 
 
 def reference_problem(api_version: str, name: str) -> str:
-    """Return why an object with this name can't exist; empty if it can.
+    """Return the reason why an object with this name can't exist; empty if it can.
 
     Source: k8s.io/apimachinery ``IsValidPathSegmentName`` for the name.
     """

@@ -1,4 +1,4 @@
-"""Recommendations of a pod's containers fitted together to the LimitRanges of type Pod.
+"""LimitRanges of type Pod: they bound the recommendations of all containers of a pod together.
 
 Source: admission.md 6.4; vertical-pod-autoscaler/pkg/utils/vpa/capping.go. The rules A13, A18 and
 A28 to A30 are ours.
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from common.quantity import ZERO, Quantity
-from common.recommendation.actual import ContainerResources
-from common.recommendation.amounts import ContainerAmounts
+from common.recommendation.actual_resources import ContainerResources
+from common.recommendation.amounts import ContainerAmounts, with_amounts
 from common.recommendation.limit_range import EffectiveLimits
 from common.recommendation.limit_scaling import proportional_limit, scale_proportionally
 from common.recommendation.pod_amounts import Phase
@@ -22,21 +22,13 @@ _NOTHING: ResourceQuantities = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """One container's part in what a pod may have of one resource."""
+    """One container's share of the sum over a pod, for one resource."""
 
     name: str
-    request: Quantity  # recommended; what it has now, without a recommendation
-    limit: Quantity  # in proportion to ``request``, unless it stands; zero: none
-    recommended: bool  # only then may it change
-    limit_follows: bool  # the request, unless that is zero; else the limit can't be scaled
-
-
-@dataclass(frozen=True, slots=True)
-class FittedToPodLimits:
-    """``exhausted``: containers without a recommendation leave nothing of a resource (A29)."""
-
-    recommendations: tuple[ContainerAmounts, ...]
-    exhausted: bool = False
+    request: Quantity  # recommended, else the present one
+    limit: Quantity  # in proportion to ``request`` unless it is fixed; zero: none
+    recommended: bool  # only recommended requests change
+    limit_follows: bool  # the limit is scaled with the request, which isn't zero
 
 
 def fit_to_pod_limits(
@@ -45,36 +37,30 @@ def fit_to_pod_limits(
     limits: EffectiveLimits | None,
     phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
-) -> FittedToPodLimits:
+) -> tuple[tuple[ContainerAmounts, ...], bool]:
     """Scale the recommendations of a pod together until their sum fits the bounds for pods.
 
-    A container without a recommendation for a resource keeps what it has of it; the others share
-    the rest in proportion (A13, A28); so does one whose limit stands, where limits are scaled
-    (A18). The reference scales such containers too, with the effect that requests drift from pass
-    to pass; without one of these the answers are the same. What isn't scaled counts in each of
-    the pod's ``phases``: as the API server does it, each of them has to be below the maximum, and
-    one of them above the minimum. Where ``pod_level`` has a value of its own for the pod, that one
-    counts, and not the sum.
+    A container without a recommendation for a resource keeps its request, and the others share the
+    rest in proportion (A13, A28). A container with a fixed limit keeps its limit when limits are
+    scaled (A18). The reference scales these containers too, so that requests drift from pass to
+    pass; without them the results are the same. As in the API server, the sum in each of ``phases``
+    must not exceed the maximum, and in one phase it must reach the minimum. Containers that aren't
+    scaled count in their phases. A value of ``pod_level`` counts instead of the sum.
+
+    The second value is True if containers without a recommendation leave nothing of a resource to
+    the others (A29).
     """
     if limits is None:
-        return FittedToPodLimits(tuple(recommendations))
+        return tuple(recommendations), False
     fit = _Fit(containers, limits, phases, pod_level)
     targets = fit.fitted({each.name: each.target for each in recommendations})
     exhausted = fit.exhausted
     lowers = fit.fitted({each.name: each.lower_bound for each in recommendations})
     uppers = fit.fitted({each.name: each.upper_bound for each in recommendations})
-    return FittedToPodLimits(
-        tuple(
-            replace(
-                each,
-                target=targets[each.name],
-                lower_bound=lowers[each.name],
-                upper_bound=uppers[each.name],
-            )
-            for each in recommendations
-        ),
-        exhausted,
+    fitted = with_amounts(
+        recommendations, targets=targets, lower_bounds=lowers, upper_bounds=uppers
     )
+    return fitted, exhausted
 
 
 def shrink_others(
@@ -84,12 +70,11 @@ def shrink_others(
     phases: Sequence[Phase],
     pod_level: PodLevelBounds | None = None,
 ) -> dict[str, dict[str, Quantity]]:
-    """Return smaller requests for what isn't recommended, by container (A29).
+    """Return smaller requests for containers without a recommendation, by container (A29).
 
-    Each resource whose limits are above the maximum for the pod is shared out among all containers,
-    in proportion and rounded down, as the reference does. No request becomes zero. What follows
-    from the rounding is left to the containers with a recommendation, so that the answer for the
-    pod that comes out is the same.
+    If the limits of a resource exceed the maximum for the pod, all containers share the maximum in
+    proportion, rounded down, as in the reference. No request becomes zero. The containers with a
+    recommendation get the remainder of the rounding, so the result for the changed pod is the same.
     """
     if limits is None:
         return {}
@@ -98,8 +83,8 @@ def shrink_others(
     values = {each.name: each.target for each in recommendations}
     for resource, phase in product(RESOURCES, phases):
         shares = fit.shares(resource, phase, values)
-        stands = _limited(share for share in shares if not share.limit_follows)
-        limited, high = _limited(shares) - stands, fit.limit_bounds(resource)[1] - stands
+        fixed = _limited(share for share in shares if not share.limit_follows)
+        limited, high = _limited(shares) - fixed, fit.limit_bounds(resource)[1] - fixed
         if high >= limited or high <= ZERO:
             continue
         for share in shares:
@@ -143,7 +128,7 @@ def _with_requests(
 
 @dataclass(slots=True)
 class _Fit:
-    """Fits one of target, lower and upper bound after the other."""
+    """The bounds for a pod, to which targets, lower bounds and upper bounds are fitted."""
 
     containers: Sequence[ContainerResources]
     limits: EffectiveLimits
@@ -155,10 +140,10 @@ class _Fit:
         """Fit ``values``, which are by container name."""
         fitted = dict(values)
         if not any(values.values()):
-            return fitted  # bounds that no policy asked for
+            return fitted  # for example bounds with ``targets_only``
         *starting, running = self.phases
         for resource in RESOURCES:
-            # What the last phase raises may be too much for an earlier one.
+            # After the last phase was raised, an earlier one may exceed the maximum.
             for phase in (*starting, running, *starting):
                 for name, quantity in self._shared_out(resource, phase, fitted).items():
                     fitted[name] = {**fitted[name], resource: quantity}
@@ -167,7 +152,7 @@ class _Fit:
     def shares(
         self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
     ) -> list[_Share]:
-        """Return each scaled container's part in a phase, and that of the others together."""
+        """Return the shares of a phase: one for each scaled container, and one for all others."""
         scaled = [
             self._share(resource, container, values.get(container.name, _NOTHING))
             for container in self.containers
@@ -183,7 +168,7 @@ class _Fit:
         return [*scaled, others]
 
     def limit_bounds(self, resource: str) -> tuple[Quantity, Quantity]:
-        """Return the bounds of the sum of limits; zero is none."""
+        """Return the minimum and the maximum of the sum of limits; zero is no bound."""
         if self.pod_level is not None and resource in self.pod_level.fixed_limits:
             return ZERO, ZERO
         return self.limits.min.get(resource, ZERO), self.limits.max.get(resource, ZERO)
@@ -218,13 +203,13 @@ class _Fit:
     def _shared_out(
         self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
     ) -> dict[str, Quantity]:
-        """New values by container name; empty if the phase fits, or can't be made to fit.
+        """Return new requests by container; empty if the phase fits, or can't be made to fit.
 
-        Below the minimum the requests are raised, so that they reach it themselves; otherwise
-        they are scaled so that the limits meet the bound. A missing minimum or maximum is zero.
-        Memory is rounded down in both, as the recorded rows have it, so that a sum can be some
-        bytes below the minimum; and without limits nothing is raised. But a sum that becomes the
-        pod-level request has to reach the minimum (A25).
+        If the sum of requests is below the minimum, raise the requests to it. Otherwise scale them
+        so that the limits meet the bound. A missing minimum or maximum is zero. Memory is always
+        rounded down, as in the reference, so a sum can be some bytes below the minimum. Without
+        limits nothing is raised. Only a sum that becomes the pod-level request always reaches the
+        minimum (A25).
         """
         shares = self.shares(resource, phase, values)
         requested, limited = _requested(shares), _limited(shares)
@@ -263,9 +248,9 @@ class _Fit:
     def _minimums(
         self, resource: str, phase: Phase, values: Mapping[str, ResourceQuantities]
     ) -> tuple[Quantity, Quantity]:
-        """Return what the limits and the requests of a phase have to reach.
+        """Return the minimums for the limits and the requests of a phase; zero is no bound.
 
-        It is enough if one phase does, and the last one can always be raised.
+        It is enough that one phase reaches them. The last one can always be raised, so only it is.
         """
         *starting, running = self.phases
         low, least = self.limit_bounds(resource)[0], self._least_requested(resource)

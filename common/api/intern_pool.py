@@ -14,7 +14,7 @@ T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Pool(Generic[T]):
+class InternPool(Generic[T]):
     """A pool of values by content: at least the last ``size`` values, at most twice as many.
 
     A value that leaves the pool stays valid, but new equal values no longer share it.

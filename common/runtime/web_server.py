@@ -11,7 +11,7 @@ from typing import Any, cast
 import uvicorn
 
 from common.errors import ConfigError
-from common.runtime.connections import Connections, Place
+from common.runtime.connection_limits import Connections, Place
 from common.runtime.limited_http import HttpLimits, LimitedHttp
 
 logger = logging.getLogger(__name__)
@@ -188,19 +188,19 @@ class WebServer:
     def __init__(
         self,
         app: Any,
-        address: str | socket.socket,
+        address: str,
         *,
         name: str,
         limits: HttpLimits | None = None,
         refused: Callable[[int], None] = _ignore,
         **options: Any,
     ) -> None:
-        """Open the socket; ``address`` may also be a listening socket.
+        """Open the socket.
 
         ``refused`` is called with the HTTP status of each request that the server refuses.
         ``options`` go to ``uvicorn.Config``: TLS, and what kind of application it is.
         """
-        self._socket = listen(address) if isinstance(address, str) else address
+        self._socket = listen(address)
         self.port = int(self._socket.getsockname()[1])  # the actual port, if 0 was configured
         self._name = name
         limits = limits or HttpLimits()
@@ -231,7 +231,3 @@ class WebServer:
                 self._server.end()
                 await serving
                 raise
-
-    def close(self) -> None:
-        """Close the socket; only needed if ``run`` never ran."""
-        self._socket.close()

@@ -1,28 +1,28 @@
-"""What an update changes about a pod, for Events, logs and people."""
+"""Changes of a pod's resources by an update, as text for Events and logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from common.api.base import QuantityJson
-from common.api.core import Container, Pod, ResourceRequirements
-from common.patches import Operation
+from common.api.core import NO_RESOURCES, Container, Pod, ResourceRequirements
+from common.patches import Operation, parse_pointer
 from common.quantity import Quantity, QuantityError
 from common.resources import ResourceQuantities, in_order
 
-_LONGEST = 400  # characters; an Event's message may have 1024
+_MAX_LENGTH = 400  # characters; an Event's message may have 1024
 _NONE = "none"
-_POD = "pod"  # what stands in the place of the container for resources of the pod as a whole
+_POD = "pod"  # stands for the container in changes of pod-level resources
 _REQUESTS = "requests"
 _NOTHING: ResourceQuantities = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """One resource of one container, before and after."""
+    """One resource of one container before and after an update."""
 
     container: str
-    resource: str  # with the word limit behind it where it isn't a request
+    resource: str  # followed by the word limit if it isn't a request
     old: str
     new: str
 
@@ -33,7 +33,7 @@ class ResourceChange:
 def request_changes(
     requests: Mapping[str, ResourceQuantities], targets: Mapping[str, ResourceQuantities]
 ) -> tuple[ResourceChange, ...]:
-    """Compare present requests with wanted ones, both by container."""
+    """Return the differences between present and wanted requests, both by container."""
     return tuple(
         ResourceChange(name, resource, _NONE if old is None else str(old), str(target[resource]))
         for name, target in targets.items()
@@ -43,7 +43,7 @@ def request_changes(
 
 
 def patch_changes(pod: Pod, operations: Iterable[Operation]) -> tuple[ResourceChange, ...]:
-    """Compare a pod's spec with a JSON patch of its resources; other operations don't count."""
+    """Return what a JSON patch changes in the resources of a pod's spec; ignore the rest of it."""
     return tuple(_patch_changes(pod, operations))
 
 
@@ -52,16 +52,15 @@ def _patch_changes(pod: Pod, operations: Iterable[Operation]) -> Iterator[Resour
         new = operation.value
         if not isinstance(new, str):
             continue
-        match operation.path.split("/"):
-            case ["", "spec", "containers", index, "resources", kind, token]:
+        match parse_pointer(operation.path):
+            case ["spec", "containers", index, "resources", kind, resource]:
                 container = pod.spec.containers[int(index)]
-            case ["", "spec", "initContainers", index, "resources", kind, token]:
+            case ["spec", "initContainers", index, "resources", kind, resource]:
                 container = (pod.spec.init_containers or ())[int(index)]
-            case ["", "spec", "resources", kind, token]:
+            case ["spec", "resources", kind, resource]:
                 container = Container(name=_POD, resources=pod.spec.resources)
             case _:
                 continue
-        resource = token.replace("~1", "/").replace("~0", "~")
         old = _amount(container.resources, kind, resource)
         if not _is_same(old, new):
             named = resource if kind == _REQUESTS else f"{resource} limit"
@@ -69,10 +68,9 @@ def _patch_changes(pod: Pod, operations: Iterable[Operation]) -> Iterator[Resour
 
 
 def _amount(resources: ResourceRequirements | None, kind: str, resource: str) -> QuantityJson:
-    if resources is None:
-        return None
-    amounts = resources.requests if kind == _REQUESTS else resources.limits
-    return None if amounts is None else amounts.get(resource)
+    present = resources or NO_RESOURCES
+    amounts = present.requests if kind == _REQUESTS else present.limits
+    return (amounts or {}).get(resource)
 
 
 def _is_same(old: QuantityJson, new: str) -> bool:
@@ -87,12 +85,12 @@ def _is_same(old: QuantityJson, new: str) -> bool:
 def summary(changes: Sequence[ResourceChange]) -> str:
     """Return ``app cpu 100m -> 250m, memory 64Mi -> 1Gi; side cpu none -> 10m``.
 
-    At most about 400 characters; the rest as ``and N more``.
+    After about 400 characters, abbreviate the rest as ``and N more``.
     """
     shown, length = 0, 0
     for change in changes:
         length += len(change.container) + len(str(change)) + 2
-        if shown and length > _LONGEST:
+        if shown and length > _MAX_LENGTH:
             break
         shown += 1
     containers = (

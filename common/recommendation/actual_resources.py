@@ -1,4 +1,4 @@
-"""What a container has, as opposed to what its pod's spec asks for.
+"""Present resources of containers: as the kubelet reports them, else as in the pod's spec.
 
 Source: recommender.md section 16; ``ContainerRequestsAndLimits``,
 vertical-pod-autoscaler/pkg/utils/resources/resourcehelpers.go.
@@ -6,7 +6,7 @@ vertical-pod-autoscaler/pkg/utils/resources/resourcehelpers.go.
 
 from dataclasses import dataclass
 
-from common.api.core import Pod, ResourceRequirements
+from common.api.core import NO_RESOURCES, Pod, ResourceRequirements
 from common.quantity import Quantity
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import ResourceQuantities, parse_quantities
@@ -14,16 +14,16 @@ from common.resources import ResourceQuantities, parse_quantities
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResources:
-    """A scaled container of a pod, with its present requests and limits."""
+    """The present requests and limits of a scaled container."""
 
     name: str
     requests: ResourceQuantities
     limits: ResourceQuantities
-    limits_follow: bool = True  # the requests; False where only requests are controlled (A18)
+    limits_follow: bool = True  # limits change with requests; False for RequestsOnly (A18)
 
 
 def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:
-    """Return the kubelet's report if there is one, or else the spec; None: no such container."""
+    """Return the kubelet's report, else the spec; None if the pod has no such container."""
     for status in scaled_statuses(pod):
         if status.name == name and status.resources is not None:
             return status.resources
@@ -34,13 +34,12 @@ def actual_resources(pod: Pod, name: str) -> ResourceRequirements | None:
 
 
 def actual_requests(pod: Pod, name: str) -> dict[str, Quantity]:
-    """Present requests of a container.
+    """Return the present requests of a container.
 
     Raises:
-        QuantityError: one of them is no quantity.
+        QuantityError: a request is no quantity.
     """
-    resources = actual_resources(pod, name)
-    return parse_quantities(resources.requests if resources is not None else None)
+    return parse_quantities((actual_resources(pod, name) or NO_RESOURCES).requests)
 
 
 def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
@@ -54,15 +53,15 @@ def containers_of(pod: Pod) -> tuple[ContainerResources, ...]:
         for status in scaled_statuses(pod)
         if status.resources is not None
     }
-    return tuple(
-        _container(container.name, reported.get(container.name, container.resources))
+    found = [
+        (container.name, reported.get(container.name, container.resources) or NO_RESOURCES)
         for container in scaled_specs(pod)
-    )
-
-
-def _container(name: str, resources: ResourceRequirements | None) -> ContainerResources:
-    return ContainerResources(
-        name=name,
-        requests=parse_quantities(resources.requests if resources is not None else None),
-        limits=parse_quantities(resources.limits if resources is not None else None),
+    ]
+    return tuple(
+        ContainerResources(
+            name=name,
+            requests=parse_quantities(resources.requests),
+            limits=parse_quantities(resources.limits),
+        )
+        for name, resources in found
     )

@@ -45,7 +45,7 @@ class Recovery:
 
     async def after_gone(self, error: GoneError) -> None:
         """Wait before listing again, because the last version is too old."""
-        self._client.troubled(self._resource, error.reason)
+        self._client.read_failed(self._resource, error.reason)
         extra = {"resource": self._resource}
         logger.info("listing again, what was seen last is too old", extra=extra)
         self._was_answered()
@@ -76,7 +76,7 @@ class Recovery:
 
     def _log(self, error: KubeError | DecodeError) -> None:
         kind = getattr(error, "reason", "") or type(error).__name__
-        self._client.troubled(self._resource, kind)
+        self._client.read_failed(self._resource, kind)
         if not isinstance(error, UnreachableError) and kind != self._trouble:
             self._trouble = kind
             logger.warning(

@@ -26,16 +26,11 @@ _SLICE = 50  # objects decoded before other tasks run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """All objects at one version; ``strange`` are the names of undecodable objects."""
+    """All objects at one version; ``undecodable`` are the names of undecodable objects."""
 
     items: tuple[T, ...]
     resource_version: str
-    strange: Sequence[str] = ()
-
-    @property
-    def skipped(self) -> int:
-        """Return how many are left out."""
-        return len(self.strange)
+    undecodable: Sequence[str] = ()
 
 
 class _ListMeta(Wire, frozen=True, kw_only=True):
@@ -64,7 +59,7 @@ async def read_pages(
         DecodeError: a page is no list; the error names ``path``.
     """
     items: list[T] = []
-    skipped: list[str] = []
+    undecodable: list[str] = []
     body: bytes | KubeError = await _fetched(fetch, "")
     while True:
         if isinstance(body, KubeError):
@@ -74,14 +69,20 @@ async def read_pages(
         except msgspec.DecodeError as error:
             raise DecodeError(f"{path} is no list: {error}") from error
         token = page.metadata.continue_
+        undecoded = Undecoded(
+            endpoint=endpoint, items=page.items or (), undecodable=undecodable, known=known
+        )
         async with asyncio.TaskGroup() as group:
             following = group.create_task(_fetched(fetch, token)) if token else None
-            await _take(endpoint, page, items, skipped, known)
+            await asyncio.sleep(0)  # the request of the next page starts
+            for found in undecoded.slices(_SLICE):
+                items += found
+                await asyncio.sleep(0)
         if following is None:
             return Listing(
                 items=tuple(items),
                 resource_version=page.metadata.resource_version,
-                strange=tuple(skipped),
+                undecodable=tuple(undecodable),
             )
         body = following.result()
 
@@ -105,22 +106,38 @@ async def read_undecoded(path: str, fetch: Fetch) -> tuple[msgspec.Raw, ...]:
 class Undecoded(Generic[T]):
     """The objects of a list, decoded lazily, which takes far less memory.
 
-    Objects that can't be decoded are omitted, and their names are added to ``strange``. Those in
-    ``known`` are not logged again.
+    Objects that can't be decoded are omitted, logged, and their names are added to ``undecodable``.
+    Names in ``known`` are not logged again.
     """
 
     endpoint: Endpoint[T]
     items: Sequence[msgspec.Raw]
-    strange: list[str]
+    undecodable: list[str]
     known: Collection[str] = ()
 
     def slices(self, size: int) -> Iterator[Sequence[T]]:
-        """Yield all of them, at most so many at a time."""
+        """Yield the objects in lists of up to ``size``."""
+        decoder = decoder_of(self.endpoint.type)
         for start in range(0, len(self.items), size):
             found: list[T] = []
-            part = self.items[start : start + size]
-            _decode(self.endpoint, part, found, self.strange, self.known)
+            for raw in self.items[start : start + size]:
+                try:
+                    item = decode(decoder, raw)
+                    identity(item)
+                except (msgspec.DecodeError, KeyError) as error:
+                    self._omit(raw, error)
+                else:
+                    found.append(item)
             yield found
+
+    def _omit(self, raw: msgspec.Raw, error: Exception) -> None:
+        name = _name_of(raw)
+        self.undecodable.append(name)
+        if name not in self.known:
+            logger.warning(
+                "object skipped, it can't be decoded",
+                extra={"kind": self.endpoint.kind, "object": name, "error": str(error)},
+            )
 
 
 async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
@@ -131,50 +148,9 @@ async def _fetched(fetch: Fetch, token: str) -> bytes | KubeError:
         return error
 
 
-async def _take(
-    endpoint: Endpoint[T],
-    page: _Page,
-    items: list[T],
-    skipped: list[str],
-    known: Collection[str],
-) -> None:
-    raws = page.items or ()
-    for start in range(0, len(raws), _SLICE):
-        await asyncio.sleep(0)
-        _decode(endpoint, raws[start : start + _SLICE], items, skipped, known)
-
-
-def _decode(
-    endpoint: Endpoint[T],
-    raws: Sequence[msgspec.Raw],
-    items: list[T],
-    skipped: list[str],
-    known: Collection[str],
-) -> None:
-    decoder = decoder_of(endpoint.type)
-    for raw in raws:
-        try:
-            item = decode(decoder, raw)
-            identity(item)
-        except (msgspec.DecodeError, KeyError) as error:
-            name = _name_of(raw)
-            skipped.append(name)
-            if name not in known:
-                _log_skipped(endpoint, name, error)
-        else:
-            items.append(item)
-
-
 def _name_of(raw: msgspec.Raw) -> str:
     try:
         meta = decode(_named_decoder, raw).metadata
     except msgspec.DecodeError:
         return "unknown"
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-
-
-def _log_skipped(endpoint: Endpoint[T], name: str, error: Exception) -> None:
-    logger.warning(
-        "object skipped, it can't be decoded",
-        extra={"kind": endpoint.kind, "object": name, "error": str(error)},
-    )
