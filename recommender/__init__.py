@@ -1,1 +1,1 @@
-"""Usage becomes decaying histograms, and these become recommendations and checkpoints."""
+"""The recommender: collects usage in decaying histograms and recommends requests from them."""

@@ -1,11 +1,10 @@
-"""Flags become settings, settings become parts, and the parts run until a signal."""
+"""The entry point of the recommender: reads flags, assembles the parts and runs them."""
 
 import asyncio
 import gc
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from datetime import timedelta
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
@@ -17,7 +16,7 @@ from common.kube.client import KubeClient
 from common.kube.lease import leader_election
 from common.runtime import logs
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.health import Health, OpsServer
+from common.runtime.health import Health, ops_server
 from common.runtime.service import (
     every,
     pause_until,
@@ -27,19 +26,17 @@ from common.runtime.service import (
 )
 from common.version import user_agent
 from recommender import debugging
+from recommender.checkpoints.checkpoint_store import CheckpointStore
 from recommender.checkpoints.garbage_collection import CheckpointCollector
 from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.schedule import CheckpointSchedule
-from recommender.checkpoints.store import CheckpointStore
 from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
-from recommender.model.keys import VpaKey
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.status_decision import PublishingSettings
-from recommender.publish.status_store import StatusStore
 from recommender.publish.status_writer import StatusWriter
 from recommender.run import Recommender
 from recommender.settings import RecommenderSettings
@@ -58,17 +55,17 @@ from recommender.state_log import StateLog
 logger = logging.getLogger(__name__)
 
 _PROGRAM = "vpa-recommender"
-_MISSED_CYCLES = 5  # after so many intervals without a cycle the process is no longer healthy
-# Whatever a cycle makes of 150,000 pods is freed by counting references. The collector would stop
-# the event loop for half a second to find nothing, so it looks at the young often (each tenth time
-# at 100,000 objects), and hardly ever at all.
+_MISSED_CYCLES = 5  # intervals without a cycle until the process is unhealthy
+# Thresholds of the garbage collector. Reference counting frees the objects of a cycle, so a full
+# collection finds nothing, but stops the event loop for half a second with 150,000 pods. Young
+# objects are collected often, all objects hardly ever.
 COLLECT_AFTER = (10_000, 10, 1_000)
-_LAST_WRITES = timedelta(seconds=15)  # for checkpoints after a signal; kubelets wait half a minute
+_LAST_WRITES = timedelta(seconds=15)  # for checkpoints after a signal; kubelets wait 30 s
 _RETRY_SECONDS = 5.0  # between two attempts to read the history
 
 
 def main() -> int:
-    """Run the recommender; the exit code."""
+    """Run the recommender and return the exit code."""
     return run(_PROGRAM, _from_command_line)
 
 
@@ -78,13 +75,13 @@ async def _from_command_line() -> None:
     for warning in settings.warnings:
         logger.warning(warning)
     if settings.prometheus_bearer_token_file:
-        read_token(settings.prometheus_bearer_token_file)  # refused at once, also where unused
+        read_token(settings.prometheus_bearer_token_file)  # fail early, even if it isn't used
     gc.set_threshold(*COLLECT_AFTER)
     await recommend(settings, SystemClock())
 
 
 async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
-    """Serve until a signal comes.
+    """Run the recommender until SIGTERM or SIGINT.
 
     Raises:
         ConfigError: the API server's configuration or the address can't be used.
@@ -100,7 +97,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         user_agent=user_agent(_PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
-        troubled=metrics.read_failed,
+        read_failed=metrics.read_failed,
     ) as client:
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         informers = Informers(
@@ -113,10 +110,10 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
 
         def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:
             if campaign is not None and not campaign.leading:
-                return Unexplained(503, "another replica holds the Lease and recommends; ask it")
+                return Unexplained(503, "another replica is the leader; send the request to it")
             return recommender.explain(namespace, name)
 
-        ops = OpsServer(
+        ops = ops_server(
             health,
             settings.address,
             checks={"caches": lambda: informers.synced},
@@ -132,12 +129,12 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
             if campaign is not None and not await unless_stopped(campaign.wait_leading, stop=stop):
                 return
             metrics.leading.set(1)
-            async with asyncio.TaskGroup() as group:  # history is read while pods are listed
+            async with asyncio.TaskGroup() as group:  # read history while pods are listed
                 synced = group.create_task(unless_stopped(informers.wait_synced, stop=stop))
                 started = group.create_task(_start(recommender, stop))
             if not (synced.result() and started.result()):
                 return
-            gc.freeze()  # what was listed stays; the garbage collector need not scan it
+            gc.freeze()  # listed objects stay: the garbage collector need not scan them
             health.arm()
             is_first = True
 
@@ -146,7 +143,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
                 await recommender.run_once()
                 health.beat()
                 if is_first:
-                    gc.freeze()  # and what became of it all
+                    gc.freeze()  # the model stays too
                     is_first = False
 
             await every(settings.interval.total_seconds(), cycle, stop=stop)
@@ -156,7 +153,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
 
 
 async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
-    """Read the history, as often as it takes; False if a signal came first."""
+    """Read the history, with retries; return False if a signal came first."""
     trouble = StateLog(logger)
     while not stop.is_set():
         try:
@@ -172,7 +169,7 @@ async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:
 def assemble(
     settings: RecommenderSettings, informers: Informers, metrics: RecommenderMetrics, clock: Clock
 ) -> Recommender:
-    """Return a recommender with an empty model, made of the parts that the settings ask for."""
+    """Return a recommender with an empty model, assembled according to the settings."""
     usage = Usage(
         defaults=settings.aggregation,
         half_lives=settings.half_lives,
@@ -193,11 +190,11 @@ def assemble(
         interval=settings.interval,
     )
     backfill = None
-    if settings.has_past:
-        server = prometheus_server(settings, os.environ)
+    if settings.reads_prometheus:
+        server = PrometheusServer.of(settings, os.environ)
         history = NamespaceHistory(
             Prometheus(server, user_agent=user_agent(_PROGRAM), metrics=metrics),
-            settings.wanted,
+            settings,
             usage,
             model_lock=model_lock,
             matched_only=settings.memory_saver,
@@ -228,6 +225,7 @@ def assemble(
         ooms=OomIngestion(
             informers,
             usage,
+            loading,
             schedule,
             memory_saver=settings.memory_saver,
             metrics=metrics,
@@ -252,10 +250,10 @@ def assemble(
             clock=clock,
         ),
         publisher=Publisher(
-            StatusWriter(StatusStore(informers.client), settings=publishing, metrics=metrics),
+            StatusWriter(informers.client, settings=publishing, metrics=metrics),
             usage,
             settings=publishing,
-            fetching=_nothing_is_fetched if backfill is None else backfill.fetching,
+            fetching=(lambda _: False) if backfill is None else backfill.fetching,
             metrics=metrics,
             clock=clock,
         ),
@@ -277,30 +275,6 @@ def _usage_source(settings: RecommenderSettings, client: KubeClient, usage: Usag
             workers=workers,
         )
     return MetricsServerSource(client, namespace=settings.vpa_object_namespace, workers=workers)
-
-
-def prometheus_server(
-    settings: RecommenderSettings, environ: Mapping[str, str]
-) -> PrometheusServer:
-    """Return the address of Prometheus, and the credentials.
-
-    Raises:
-        ConfigError: the address is none, or the token's file can't be read.
-    """
-    return PrometheusServer.of(
-        address=settings.prometheus_address,
-        insecure=settings.prometheus_insecure,
-        timeout=settings.query_timeout,
-        token=settings.prometheus_bearer_token,
-        token_file=settings.prometheus_bearer_token_file,
-        username=settings.username,
-        password=settings.password,
-        environ=environ,
-    )
-
-
-def _nothing_is_fetched(_: VpaKey) -> bool:
-    return False
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the recommender calls; ``deploy/rbac`` grants this and nothing more."""
+"""The API access that the recommender needs; ``deploy/rbac`` grants no more."""
 
 from common.kube import targets
 from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS, Access
@@ -11,10 +11,10 @@ ACCESS = (
     VPAS.access("get", "list", "watch"),
     VPAS.access("patch", subresource="status"),
     CHECKPOINTS.access("list", "watch", "create", "patch", "delete"),
-    # Leader election; the names that the flag has by default, and in the Helm chart.
+    # Leader election: the default name of the Lease, and its name in the Helm chart.
     LEASES.access("create"),
     LEASES.access("get", "update", names=("vpa-recommender", "vpa-recommender-lease")),
 )
 
-# With --use-external-metrics, which our manifests don't set: resources are called as metrics are.
+# Only with --use-external-metrics, which the manifests don't set. Resources are named like metrics.
 EXTERNAL_METRICS = (Access("external.metrics.k8s.io", "*", ("list",)),)

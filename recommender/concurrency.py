@@ -1,4 +1,4 @@
-"""Bounded concurrency: a few workers process things in their order."""
+"""Bounded concurrency: a few workers process things in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -16,14 +16,14 @@ async def run_concurrently(
 ) -> None:
     """Do ``work`` for each thing, with at most ``workers`` at a time.
 
-    Things are made one at a time, when a worker asks for the next one. After ``seconds`` no worker
-    takes another thing, but each one has taken one at least; the others are left in ``things``.
-    The first failure cancels the rest and leaves as an ``ExceptionGroup``.
+    Each worker takes the next thing when it is done with the previous one. Each worker takes at
+    least one thing; after ``seconds`` it takes no more, and the others stay in ``things``. The
+    first failure cancels the rest and is raised in an ``ExceptionGroup``.
     """
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds
-    rest = things if isinstance(things, AsyncIterator) else _made(things)
-    reading = asyncio.Lock()  # an asynchronous generator has one reader at a time
+    rest = things if isinstance(things, AsyncIterator) else _iterate(things)
+    reading = asyncio.Lock()  # an asynchronous generator allows one reader at a time
 
     async def take() -> None:
         while True:
@@ -41,6 +41,6 @@ async def run_concurrently(
             group.create_task(take())
 
 
-async def _made(things: Iterable[T]) -> AsyncIterator[T]:
+async def _iterate(things: Iterable[T]) -> AsyncIterator[T]:
     for thing in things:
         yield thing

@@ -1,4 +1,4 @@
-"""``GET /debug/vpa/{namespace}/{name}`` on the ops address: how a recommendation is computed."""
+"""The endpoint ``GET /debug/vpa/{namespace}/{name}``, which explains a recommendation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ from recommender.publish.status_decision import WriteDecision
 PATH = "/debug/vpa/{namespace}/{name}"
 
 Explainer = Callable[[str, str], RecommendationExplanation | Unexplained]
-"""Explains the VPA of a namespace and a name."""
+"""A function that explains the VPA with a namespace and a name."""
 
 Row = tuple[str, str, str, str, str, str]
 
@@ -34,7 +34,7 @@ _STATUS = {
 
 
 class NoExplanation(Wire, frozen=True, kw_only=True):
-    """Why there is nothing to explain."""
+    """The reason why there is no explanation."""
 
     error: str
 
@@ -45,10 +45,10 @@ def router(explain: Explainer) -> fastapi.APIRouter:
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def vpa(request: fastapi.Request, namespace: str, name: str) -> fastapi.Response:
-        """Return how the recommendation of a VPA comes about, from samples to its status.
+        """Explain the recommendation of a VPA, from its samples to its status.
 
-        The numbers are computed for the answer, by the functions that a cycle calls. With
-        ``Accept: text/plain`` the answer is a table.
+        The numbers are computed for this request, by the functions that a cycle uses. With
+        ``Accept: text/plain`` the response is a table.
         """
         text = wants_text(request.headers.get("accept", ""))
         found = explain(namespace, name)
@@ -74,13 +74,17 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     table = "\n".join(_aligned([_HEAD, _EXAMPLE])) + "\n"
     return {
         200: answer(RecommendationExplanation, status=200, text=table)
-        | {"description": "Every step of every number, and what they start from."},
+        | {"description": "The history of each container, and each step of each number."},
         404: answer(NoExplanation, status=404, text="there is no VPA shop/web\n")
-        | {"description": "There is no such VPA, or another recommender answers for it."},
-        422: answer(NoExplanation, status=422, text="its policy can't be read: …\n")
-        | {"description": "The VPA says something that can't be used; says what."},
-        503: answer(NoExplanation, status=503, text="the cluster has not been listed yet\n")
-        | {"description": "This process recommends nothing now; says why."},
+        | {"description": "The VPA doesn't exist, or another recommender handles it."},
+        422: answer(NoExplanation, status=422, text="VPA shop/web: its policy can't be read: …\n")
+        | {"description": "A field of the VPA is invalid, as described."},
+        503: answer(
+            NoExplanation, status=503, text="no cycle has ended yet, so nothing is recommended\n"
+        )
+        | {
+            "description": "This process makes no recommendations at present, for the given reason."
+        },
     }
 
 
@@ -88,7 +92,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 def lines(explained: RecommendationExplanation) -> Iterator[str]:
-    """Yield the lines of a page: what is known of the VPA, then a table for each container."""
+    """Yield the lines of the page: a summary of the VPA, then a table for each container."""
     due = "-" if explained.due is None else _seconds(explained.due)
     name, at = f"{explained.namespace}/{explained.name}", _seconds(explained.at)
     yield f"VPA {name}, generation {explained.generation}, at {at}"

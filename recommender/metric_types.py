@@ -1,6 +1,6 @@
 """Prometheus metrics that the client library doesn't have.
 
-They are collected in another thread than they are counted in: what is iterated over is a copy.
+They are collected in another thread than they are updated in, so ``collect`` iterates over copies.
 """
 
 from collections import Counter as Tally
@@ -16,8 +16,8 @@ from recommender.model.column_table import Floats, Ints
 class PlainCounter:
     """A counter whose name doesn't end in ``_total``; the client library would append it.
 
-    The name is the reference's, and dashboards ask for it. Its type is given as unknown,
-    which is the one type that keeps the name in both text formats.
+    Dashboards query it by the reference's name. Its type is unknown, which is the only type that
+    keeps the name in both text formats.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class PlainCounter:
         registry.register(self)
 
     def inc(self, *labels: str, by: int = 1) -> None:
-        """Count; the label values are in the order of the label names."""
+        """Increment; the label values are in the order of the label names."""
         self._values[labels] += by
 
     def describe(self) -> Iterable[Metric]:
-        """Yield the name, for the registry: a second metric of that name is a mistake."""
+        """Yield the name; the registry refuses a second metric with that name."""
         yield Metric(self.name, self._text, "unknown")
 
     def collect(self) -> Iterable[Metric]:
@@ -61,7 +61,7 @@ class BatchHistogram:
         registry.register(self)
 
     def observe(self, values: Floats, *labels: str) -> None:
-        """Count values; the label values are in the order of the label names."""
+        """Observe values; the label values are in the order of the label names."""
         if not values.size:
             return
         places = np.searchsorted(self.bounds, values, side="left")
@@ -70,7 +70,7 @@ class BatchHistogram:
         self._sums[labels] += float(values.sum())  # type: ignore[assignment] # a sum, not a count
 
     def describe(self) -> Iterable[Metric]:
-        """Yield the name, for the registry."""
+        """Yield the name."""
         yield Metric(self.name, self._text, "histogram")
 
     def collect(self) -> Iterable[Metric]:

@@ -1,4 +1,4 @@
-"""The recommender's figures, under the reference's names; recommender.md 15."""
+"""The recommender's metrics, with the reference's names; recommender.md 15."""
 
 import itertools
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ _CLIENT = "default-metrics-client"
 
 
 class RecommenderMetrics:
-    """All of the recommender's metrics, in a registry of its own; an attribute for each metric.
+    """All metrics of the recommender, in a separate registry.
 
-    A metric has a method only where it takes more than one call of the client library.
+    A metric is a public attribute, or has a method if it needs more than one call.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class RecommenderMetrics:
         )
         for source in RequestSource:
             self._requests_read.inc(source, by=0)
-        # Ours.
+        # Metrics that the reference doesn't have.
         self._usage_requests = Counter(
             "vpa_recommender_usage_requests",
             "Questions for usage, and what came of them.",
@@ -182,17 +182,17 @@ class RecommenderMetrics:
         )
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """Time a step of the cycle, named as the reference names it."""
+        """Time a step of the cycle; ``name`` is the reference's."""
         return self._steps.labels(name).time()
 
     def count_vpas(self, vpas: Mapping[tuple[str, bool, bool, bool], int]) -> None:
-        """Set the gauge of VPAs, with a zero for each combination that has none.
+        """Set the gauge of VPAs, with a zero for each combination without VPAs.
 
-        Keys are update mode, has a recommendation, matches pods, has an unsupported configuration.
+        Keys: update mode, has a recommendation, matches pods, has an unsupported configuration.
         """
         flags = (True, False)
         modes = {mode.value for mode in UpdateMode} | {mode for mode, *_ in vpas}
-        if modes != self._counted_modes:  # a mode that is none is gone, or new
+        if modes != self._counted_modes:  # an invalid mode came or went
             self._vpas.clear()
             self._counted_modes = modes
         for mode, has, api, matches, unsupported in itertools.product(
@@ -203,15 +203,15 @@ class RecommenderMetrics:
             self._vpas.labels(*values).set(count)
 
     def requests_read(self, counts: Mapping[RequestSource, int]) -> None:
-        """``counts`` are of containers."""
+        """Count containers by the source of their requests."""
         for source, count in counts.items():
             self._requests_read.inc(source, by=count)
 
     def metrics_answered(self, *, is_error: bool) -> None:
         self._responses.inc(_text(is_error), _CLIENT)
 
-    def usage_asked(self, scope: str, outcomes: Mapping[str, int]) -> None:
-        """``outcomes``: ``ok`` or why there was no usable answer, and how often."""
+    def usage_requested(self, scope: str, outcomes: Mapping[str, int]) -> None:
+        """Count requests for usage by outcome: ``ok``, or the reason of the failure."""
         for outcome, count in outcomes.items():
             self._usage_requests.labels(scope, outcome).inc(count)
 
@@ -228,7 +228,7 @@ class RecommenderMetrics:
             self._backfill_samples.labels(resource).inc(count)
 
     def oom_seen(self, outcome: OomOutcome, count: int = 1) -> None:
-        """Kills were seen, and this became of them: all that adds up is counted here."""
+        """Count OOM kills as seen, and as either recorded or discarded."""
         self._ooms_seen.inc(count)
         if outcome is OomOutcome.RECORDED:
             self._ooms_recorded.inc(count)

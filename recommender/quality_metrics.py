@@ -1,4 +1,4 @@
-"""How well recommendations fit usage; recommender.md 15.2. Counted by whole batches.
+"""Metrics of how well recommendations fit usage, updated in batches; recommender.md 15.2.
 
 Source: vertical-pod-autoscaler/pkg/utils/metrics/quality/quality.go.
 """
@@ -21,7 +21,7 @@ _LARGEST = 20  # of vpa_size_log2
 
 
 class QualityMetrics:
-    """Compares samples with what was recommended when they came."""
+    """Histograms that compare samples with the recommendation at their time."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         mode, missing, is_oom = "update_mode", "recommendation_missing", "is_oom"
@@ -87,7 +87,7 @@ class QualityMetrics:
     ) -> None:
         """Observe accepted samples, in millicores or bytes, of these aggregates.
 
-        Those for which nothing is to be recommended don't count.
+        Samples of containers for which no VPA recommends anything don't count.
         """
         unit = 1000.0 if resource == CPU else 1.0
         recommended = aggregates.recommended(resource)[rows] / unit
@@ -102,19 +102,16 @@ class QualityMetrics:
                 resource, mode, recommended[mine], used[mine], is_oom="true" if is_oom else "false"
             )
 
-    def change(
-        self, resource: str, mode: str, *, bits: int, before: Ints, after: Ints | int
-    ) -> None:
-        """Observe new recommendations; ``before`` holds the old ones, 0 where there was none.
+    def change(self, resource: str, mode: str, *, bits: int, before: Ints, after: Ints) -> None:
+        """Observe new recommendations; ``before`` holds the old ones, 0 if there was none.
 
-        ``bits`` is the length of the number of pods.
+        ``bits`` is the bit length of the number of pods.
         """
         there = before > 0
-        new = np.broadcast_to(np.asarray(after), before.shape)[there]
-        self._changes.observe(new / before[there] - 1.0, mode, resource, _size(bits))
+        self._changes.observe(after[there] / before[there] - 1.0, mode, resource, _size(bits))
 
     def unchanged(self, resource: str, mode: str, *, bits: int, count: int) -> None:
-        """Observe recommendations that stay as they are; the number of pods has so many bits."""
+        """Observe unchanged recommendations; ``bits`` is the bit length of the number of pods."""
         self._changes.observe(np.zeros(count), mode, resource, _size(bits))
 
     def _compare(
@@ -136,5 +133,5 @@ class QualityMetrics:
 
 
 def _size(bits: int) -> str:
-    """Return the label of a number of pods that has so many bits: its logarithm, rounded down."""
+    """Return the label of a number of pods with this bit length: its logarithm, rounded down."""
     return str(min(max(bits - 1, 0), _LARGEST))

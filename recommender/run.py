@@ -17,7 +17,7 @@ from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregate_compaction import compact
-from recommender.model.expiry import collect_in_slices, expire_loaded
+from recommender.model.expiry import collect, expire_loaded
 from recommender.model.history_changes import keep_former_history
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
@@ -37,11 +37,11 @@ _COLLECT_EVERY = timedelta(hours=1)
 
 
 class Recommender:
-    """Runs cycles; owns the model, which is changed under ``model_lock`` alone.
+    """The recommender; owns the model, which changes only under ``model_lock``.
 
     It has a collaborator for each step of a cycle, and an attribute for each value that one step
-    leaves to another. ``backfill`` fetches history from Prometheus in the background, and merges
-    it into the model between two cycles; None if there is no such source.
+    passes to another. ``backfill`` fetches history from Prometheus in the background and merges
+    it into the model between two cycles. It is None without Prometheus.
     """
 
     def __init__(
@@ -77,30 +77,30 @@ class Recommender:
         self._metrics = metrics
         self._clock = clock
         self._loaded: dict[VpaKey, LoadedVpa] = {}
-        self._unread: Collection[VpaKey] = ()  # whose history is unknown
-        self._complete: Collection[VpaKey] = ()  # whose checkpoints are written
+        self._unread: Collection[VpaKey] = ()  # VPAs with unread checkpoints
+        self._complete: Collection[VpaKey] = ()  # VPAs whose checkpoints may be written
         self._collected: datetime | None = None
         self._was_fresh = True
         self._set_back = SetBack(clock)
 
     @property
     def background(self) -> tuple[Background, ...]:
-        """Return the endless tasks beside the cycle."""
+        """Return the tasks that run beside the cycle."""
         return () if self._backfill is None else (self._backfill.run,)
 
     async def start(self) -> None:
-        """Read the history, once, before the first cycle; pods may still be on their way.
+        """Read the history, once, before the first cycle; pods may not be listed yet.
 
         Raises:
-            KubeError: it could not be read; without it nothing may be written.
-            DecodeError: the answer is no list of checkpoints.
+            KubeError: the history could not be read; without it nothing may be written.
+            DecodeError: the response is not a list of checkpoints.
         """
         await self._informers.wait_targets()
         self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
         await self._loading.load(self._loaded.keys())
 
     async def run_once(self) -> None:
-        """Run one cycle; an error of the API server affects only what it is about."""
+        """Run one cycle; an error of the API server affects only the object that it is about."""
         async with self._model_lock:
             await self._cycle()
 
@@ -108,29 +108,28 @@ class Recommender:
         step = self._metrics.step
         with step("total"):
             self._watch_clock()
-            fresh = self._informers.fresh  # what follows is read now, and written later
+            fresh = self._informers.fresh  # checked again before anything is written
             with step("LoadVPAs"):
                 self._loaded = await self._vpas.load(self._informers.vpas.snapshot.items())
             self._loading.start_over(self._informers.take_deleted())
-            learnt_until = self._loading.learnt_until
             with step("LoadPods"):
                 pods = self._informers.pods.snapshot
-                self._ooms.of_replaced(learnt_until)
+                self._ooms.of_replaced()
                 vanished = await self._pods.load(pods, instant(self._clock.now()))
                 await self._loading.resume()
             with step("LoadMetrics"):
                 await self._ingestion.usage()
-                passing = self._ooms.of_all(learnt_until)
+                temporary = self._ooms.of_all()
                 self._metrics.aggregates.set(self._usage.aggregate_count())
             await asyncio.sleep(0)
             with step("DeleteRemovedPods"):
-                for key in vanished | passing:
+                for key in vanished | temporary:
                     self._usage.remove_pod(key)
                 keep_former_history(self._usage)
-            if not self._believe_caches(fresh_before=fresh):
+            if not self._check_caches(fresh_before=fresh):
                 return
             unknown = await self._loading.load_late(self._loaded.keys())
-            expire_loaded(self._usage, self._usage_is_of(self._clock.now()))
+            expire_loaded(self._usage, self._expiry_time(self._clock.now()))
             self._unread = unknown
             known = [key for key in self._loaded if key not in unknown]
             self._complete = complete = self._request_backfill(known, unknown)
@@ -143,7 +142,7 @@ class Recommender:
                 await self._collect_usage()
 
     async def end(self, within: timedelta) -> None:
-        """Write what isn't stored yet, most important first, so that nothing is lost (X124)."""
+        """Write the checkpoints that aren't stored yet, most important first (X124)."""
         async with self._model_lock:
             await self._checkpointing.write_last(self._complete, within)
 
@@ -156,7 +155,7 @@ class Recommender:
         if vpa is None:
             return Unexplained(404, f"there is no VPA {namespace}/{name}")
         if loaded is None or key not in self._usage.autoscalers:
-            return Unexplained(404, self._vpas.why_not(vpa))
+            return Unexplained(404, self._vpas.why_not_loaded(vpa))
         held_up = "" if self._was_fresh else "the caches don't follow the API server"
         if key in self._unread:
             held_up = "its checkpoints can't be read"
@@ -175,14 +174,14 @@ class Recommender:
             await self._collector.collect_when_due(self._informers.vpas)
 
     def _watch_clock(self) -> None:
-        behind = self._set_back.look()
+        behind = self._set_back.measure()
         if behind:
             self._metrics.clock_set_back.inc()
             extra = {"by": behind}
             logger.warning("system clock moved backwards; timestamps may repeat", extra=extra)
 
-    def _believe_caches(self, *, fresh_before: bool) -> bool:
-        """Return False while the caches are stale: then nothing is written."""
+    def _check_caches(self, *, fresh_before: bool) -> bool:
+        """Return False, and log and count that, while the caches are stale."""
         fresh = fresh_before and self._informers.fresh
         if not fresh:
             self._metrics.cycles_without_writes.inc()
@@ -197,11 +196,11 @@ class Recommender:
     def _request_backfill(
         self, known: Sequence[VpaKey], unknown: Collection[VpaKey]
     ) -> Sequence[VpaKey]:
-        """Request history from Prometheus; returns the VPAs whose checkpoints are written.
+        """Request history from Prometheus; return the VPAs whose checkpoints may be written.
 
-        Nothing is requested while a checkpoint is still to be read, because what it holds is
-        unknown. A checkpoint means that everything before it is known. So none is written while
-        history is missing of a container that has no checkpoint yet.
+        Request nothing for a namespace with unread checkpoints: their contents would count twice.
+        A checkpoint states that it covers all earlier usage. So write none for a VPA whose
+        history is being fetched, unless each of its containers has a checkpoint already.
         """
         backfill, usage = self._backfill, self._usage
         if backfill is None:
@@ -219,8 +218,8 @@ class Recommender:
 
     # Collect garbage
 
-    def _usage_is_of(self, now: datetime) -> int:
-        """Return the instant by which usage expires: the newest usage never does (X98).
+    def _expiry_time(self, now: datetime) -> int:
+        """Return the instant from which the age of usage counts: not after the newest usage (X98).
 
         Otherwise a clock that is days ahead, or a source without data for days, would expire all
         history.
@@ -238,7 +237,7 @@ class Recommender:
             key for key, loaded in self._loaded.items() if not loaded.resolution.unsupported
         }
         collected = 0
-        for count in collect_in_slices(self._usage, self._usage_is_of(now), contributive):
+        for count in collect(self._usage, self._expiry_time(now), contributive):
             collected += count
             await asyncio.sleep(0)
         if collected:

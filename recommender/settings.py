@@ -16,15 +16,15 @@ from common.runtime.settings import (
 )
 from recommender.estimate.estimation import EstimationSettings, Percentiles
 from recommender.estimate.post_processing import PostProcessingSettings
-from recommender.history_settings import HistorySettings
 from recommender.model.aggregates import AggregationRules, HalfLives
+from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
 _MIN_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySettings):
+class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSettings):
     """Recommend requests for containers from their usage, and write them to the status of VPAs.
 
     Names and defaults are upstream's: pkg/recommender/config/config.go; recommender.md 14.
@@ -282,13 +282,13 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
     leader_elect_resource_name: str = lease_name_flag("vpa-recommender-lease")
 
     def __post_init__(self) -> None:
-        """Refuse what can't work.
+        """Validate the flags.
 
         Raises:
-            ConfigError: flags exclude each other, or a value makes no sense.
+            ConfigError: flags exclude each other, or a value is invalid.
         """
         CommonSettings.__post_init__(self)
-        HistorySettings.__post_init__(self)
+        UsageSourceSettings.__post_init__(self)
         for rounding, unit, cap, most in (
             (
                 "--round-cpu-millicores",
@@ -308,7 +308,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Flags that don't do what whoever set them may expect."""
+        """Return a warning for each flag that is set without the expected effect."""
         found = []
         if self.min_checkpoints != _MIN_CHECKPOINTS:
             found.append("--min-checkpoints has no effect")
@@ -324,7 +324,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def aggregation(self) -> AggregationRules:
-        """Return how memory is gathered, where a VPA says nothing else."""
+        """Return the default rules of memory aggregation, which a VPA may override."""
         return AggregationRules(
             interval=self.memory_aggregation_interval,
             interval_count=self.memory_aggregation_interval_count,
@@ -334,12 +334,12 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def half_lives(self) -> HalfLives:
-        """Return how fast samples lose weight."""
+        """Return the half-lives of the histograms."""
         return HalfLives(cpu=self.cpu_half_life, memory=self.memory_half_life)
 
     @property
     def estimation(self) -> EstimationSettings:
-        """Return the policy of estimation."""
+        """Return the settings of estimation."""
         return EstimationSettings(
             margin=self.margin_fraction,
             pod_min_cpu=self.pod_min_cpu,
@@ -360,7 +360,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, HistorySetting
 
     @property
     def publication(self) -> PostProcessingSettings:
-        """Return how recommendations are written."""
+        """Return the settings of post-processing."""
         most = {CPU: self.max_allowed_cpu, MEMORY: self.max_allowed_memory}
         return PostProcessingSettings(
             round_cpu=self.round_cpu_millicores,

@@ -1,19 +1,19 @@
-"""Logs trouble that lasts: one line when it begins or changes, and one when it is over."""
+"""Log lines for lasting trouble: one when it begins or changes, and one when it is over."""
 
 import logging
 
 
 class StateLog:
-    """The state of one thing, as it was last logged."""
+    """The state of one thing when it was last logged."""
 
     def __init__(self, logger: logging.Logger, *, over: str = "") -> None:
-        """``over`` is logged when there is no trouble any more; empty: nothing is."""
+        """Initialize; ``over`` is logged when the trouble is over, nothing if it is empty."""
         self._logger = logger
         self._over = over
         self._state = ""
 
     def report(self, trouble: str, *, cause: str = "", **extra: object) -> None:
-        """Log ``trouble`` if it is another one than before, or has another cause; empty: none."""
+        """Log ``trouble`` if it or its cause changed; an empty text means that it is over."""
         state = f"{trouble} {cause}" if trouble else ""
         if state == self._state:
             return

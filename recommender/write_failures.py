@@ -1,4 +1,4 @@
-"""Failed writes in the log: one line when they begin, one when they are over."""
+"""Log lines for failed writes: one when they begin, and one when they are over."""
 
 import logging
 from collections import Counter as Tally
@@ -15,42 +15,42 @@ from recommender.metrics import RecommenderMetrics
 
 logger = logging.getLogger(__name__)
 
-# The client reports that the API server is away, and the end of a process that its Lease ran out.
-# An edit of a VPA by a user is nothing to report: the next cycle decides again.
+# The client logs that the API server is unreachable, and the process that it lost its Lease. After
+# a conflict with another client's edit the next cycle decides again.
 _NOT_LOGGED = (UnreachableError, NotLeadingError, ConflictError)
 
 
 class WriteFailures:
-    """Counts what was refused in a cycle, by reason; a lasting reason is logged once.
+    """The failed writes of a cycle by reason; logs a lasting reason once.
 
-    A missing permission refuses every write of every cycle; the metric counts those.
+    A missing permission fails every write of every cycle; the metric counts all of them.
     """
 
     def __init__(self, what: str, metrics: RecommenderMetrics) -> None:
-        """``what`` was not written: ``status`` or ``checkpoint``, also the metric's label."""
+        """Initialize; ``what`` is ``status`` or ``checkpoint``, also the metric's label."""
         self._what = what
         self._metrics = metrics
         self._logged: set[str] = set()
         self._now: Tally[str] = Tally()
-        self._first: dict[str, dict[str, str]] = {}
-        self._levels: dict[str, int] = {}  # of the log, by reason
+        self._first: dict[str, tuple[int, dict[str, str]]] = {}  # level and details of the log
 
     def add(self, error: KubeError | DecodeError, **place: str) -> None:
-        """Count a write that failed; ``place`` says which, for the log."""
+        """Count a failed write; ``place`` identifies the object in the log."""
         reason = getattr(error, "reason", type(error).__name__)
         self._metrics.failed_writes.labels(self._what, reason).inc()
         if isinstance(error, _NOT_LOGGED):
             return
         self._now[reason] += 1
-        self._first.setdefault(reason, {**place, "error": str(error)})
         no_write_can_succeed = isinstance(error, NoSubresourceError)
-        self._levels[reason] = logging.ERROR if no_write_can_succeed else logging.WARNING
+        level = logging.ERROR if no_write_can_succeed else logging.WARNING
+        self._first.setdefault(reason, (level, {**place, "error": str(error)}))
 
     def report(self) -> None:
-        """Log what is new, once all writes of the cycle are done."""
+        """Log new reasons, after all writes of a cycle."""
         for reason in self._now.keys() - self._logged:
-            extra = {"reason": reason, "count": self._now[reason], **self._first[reason]}
-            logger.log(self._levels[reason], "%s not written", self._what, extra=extra)
+            level, details = self._first[reason]
+            extra = {"reason": reason, "count": self._now[reason], **details}
+            logger.log(level, "%s not written", self._what, extra=extra)
         if self._logged and not self._now:
             logger.info("every %s is written again", self._what)
         self._logged = set(self._now)

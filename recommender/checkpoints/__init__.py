@@ -1,1 +1,1 @@
-"""Checkpoints: encoded, merged, loaded, written and garbage-collected."""
+"""Checkpoints: encoding, loading, writing and garbage collection."""

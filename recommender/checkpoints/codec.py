@@ -1,4 +1,4 @@
-"""Checkpoints: what is written of a container's history, and how it is read again.
+"""Encoding and decoding of a container's history as the status of a checkpoint.
 
 Source: recommender.md sections 1.4, 3.6, 3.7 and 11;
 vertical-pod-autoscaler/pkg/recommender/checkpoint/checkpoint_writer.go.
@@ -27,24 +27,24 @@ from recommender.model.timestamps import NEVER, instant, moment, span
 VERSION = "v3"
 LONGEST_LAG = timedelta(minutes=5)
 
-_IMPRECISION = 1e-9  # relative, of a sum of weights
-_MOST_HALVINGS = 5000  # what has halved more often weighs nothing
+_IMPRECISION = 1e-9  # relative error of a sum of weights
+_MOST_HALVINGS = 5000  # more make any weight 0
 
-_MOST_SAMPLES = 10**15  # of a container: thirty million years of them
-_MOST_WEIGHT = 1e100  # a total grows to 1e30 times the number of samples, and no further
+_MOST_SAMPLES = 10**15  # of a container: one per second for thirty million years
+_MOST_WEIGHT = 1e100  # a total is at most 1e30 times the number of samples
 
 
 def object_name(vpa: VpaKey, container: str) -> str:
     """Return the name of a checkpoint object.
 
-    Two pairs may share one name (``a`` + ``b-c``, ``a-b`` + ``c``), so a reader trusts the
-    spec, and a writer has it tested with its patch (Q6).
+    Two pairs may share a name (``a`` + ``b-c``, ``a-b`` + ``c``), so a reader uses the spec, and
+    a writer tests it in the patch (Q6).
     """
     return f"{vpa.name}-{container}"
 
 
 def encode(history: History, now: datetime | None) -> CheckpointStatus:
-    """Write a history down; times lose their fractions of a second."""
+    """Encode a history; times lose their fractions of a second."""
     return CheckpointStatus(
         last_update_time=_whole(now),
         version=VERSION,
@@ -62,7 +62,7 @@ def new_object(
     status: CheckpointStatus,
     annotations: Mapping[str, str] | None = None,
 ) -> VerticalPodAutoscalerCheckpoint:
-    """Return the object that is created where there is none yet."""
+    """Return a new checkpoint object."""
     return VerticalPodAutoscalerCheckpoint(
         metadata=ObjectMeta(
             name=object_name(vpa, container),
@@ -75,10 +75,10 @@ def new_object(
 
 
 def decode(status: CheckpointStatus) -> History:
-    """Read a history.
+    """Decode a history.
 
     Raises:
-        DecodeError: the version is another one, or a histogram can't be what we wrote.
+        DecodeError: the version is unsupported, or a value is out of range.
     """
     if status.version != VERSION:
         raise DecodeError(f"version is {status.version!r}, only {VERSION!r} can be read")
@@ -94,17 +94,17 @@ def decode(status: CheckpointStatus) -> History:
 
 
 def lag(history: History) -> timedelta:
-    """Return how far a checkpoint may be behind what it stands for (X81).
+    """Return the maximum time until the next write of this history (X81).
 
-    A hundredth of the time that the history covers, and no more than five minutes: what a crash
-    loses then moves no percentile. What has only just begun is written in every cycle.
+    It is a hundredth of the time that the history covers, and at most five minutes. The loss of
+    this much in a crash changes no percentile. A new history is written in each cycle.
     """
     covered = timedelta(microseconds=history.last_sample - history.first_sample)
     return min(max(covered, timedelta()) / 100, LONGEST_LAG)
 
 
 class HistoryExtent(NamedTuple):
-    """How much history a checkpoint holds; another write must not hold less."""
+    """The amount of history in a checkpoint; the next write must not have less."""
 
     cpu: float  # total weight …
     cpu_reference: int  # … at this instant
@@ -119,7 +119,7 @@ class HistoryExtent(NamedTuple):
 
 
 def weighs_less(history: History, stored: HistoryExtent, half_lives: HalfLives) -> bool:
-    """Return whether a histogram has less total weight than the stored one, at a common time."""
+    """Return True if a histogram has less total weight than the stored one, at a common time."""
     new = HistoryExtent.of(history)
     return _is_less(
         (new.cpu, new.cpu_reference), (stored.cpu, stored.cpu_reference), half_lives.cpu
@@ -131,7 +131,7 @@ def weighs_less(history: History, stored: HistoryExtent, half_lives: HalfLives) 
 
 
 def since(history: History, stored: HistoryExtent) -> History:
-    """Return the history, which begins no later than the stored one."""
+    """Return the history with a first sample that is not later than the stored one."""
     first, before = history.first_sample, stored.first_sample
     if before == NEVER or (first != NEVER and first <= before):
         return history
@@ -145,7 +145,7 @@ def _is_less(new: tuple[float, int], stored: tuple[float, int], half_life: timed
 
 
 def _at(common: int, total: float, reference: int, half_life: timedelta) -> float:
-    """Return a total weight at a later reference time, in whole half-lives."""
+    """Convert a total weight to a later reference time, in whole half-lives."""
     halvings = math.floor((common - reference) / span(half_life) + 0.5)
     return math.ldexp(total, -min(halvings, _MOST_HALVINGS))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of VPAs that are gone are deleted; one whose VPA exists never is.
+"""Garbage collection: deletes the checkpoints of VPAs that don't exist any more.
 
 Source: recommender.md 11.4.
 """
@@ -13,14 +13,14 @@ from common.kube.cache import Cache
 from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS, VPAS
 from common.runtime.clock import Clock
-from recommender.checkpoints.stored import STORED, StoredCheckpoint, name_of, place_of
+from recommender.checkpoints.stored_checkpoint import STORED, StoredCheckpoint, name_of, place_of
 from recommender.model.keys import VpaKey
 
 logger = logging.getLogger(__name__)
 
 
 class CheckpointCollector:
-    """Deletes checkpoints of VPAs that are gone, in one namespace or in all."""
+    """Deletes the checkpoints of deleted VPAs, in one namespace or in all."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class CheckpointCollector:
         every: timedelta,
         clock: Clock,
     ) -> None:
-        """``ignored`` are namespaces whose checkpoints stay."""
+        """Initialize; checkpoints in the ``ignored`` namespaces stay."""
         self._client = client
         self._namespace = namespace
         self._ignored = ignored
@@ -40,7 +40,7 @@ class CheckpointCollector:
         self._collected = clock.now()
 
     async def collect_when_due(self, vpas: Cache[VerticalPodAutoscaler]) -> None:
-        """Delete the checkpoints of VPAs that are gone, if the last time is long enough ago."""
+        """Delete the checkpoints of deleted VPAs if the last time is at least ``every`` ago."""
         now = self._clock.now()
         if timedelta() <= now - self._collected < self._every:
             return
@@ -54,9 +54,9 @@ class CheckpointCollector:
             logger.info("checkpoints without a VPA deleted", extra={"count": collected})
 
     async def _collect(self, vpas: Cache[VerticalPodAutoscaler]) -> int:
-        """Delete checkpoints whose VPA is gone, whichever recommender it named.
+        """Delete the checkpoints of deleted VPAs, also of those that named another recommender.
 
-        The cache may be behind, so the API server is asked for a VPA that it doesn't hold.
+        The cache may be stale, so read a VPA that it doesn't have from the API server.
         """
         collected = 0
         gone: dict[VpaKey, bool] = {}
@@ -72,15 +72,15 @@ class CheckpointCollector:
 
     async def _is_gone(self, key: VpaKey) -> bool:
         if not key.name:
-            return True  # an owner without a name can't exist
+            return True  # no VPA has an empty name
         try:
             await self._client.get(VPAS, key.name, namespace=key.namespace)
         except NotFoundError as error:
-            # Without the name the resource itself is missing, as in a server that starts. Then it
-            # is unknown which VPAs exist.
+            # An error without the name means that the resource is not served, for example while
+            # the API server starts. Then it is unknown which VPAs exist.
             return error.name == key.name
         except DecodeError:
-            return False  # strange, but there
+            return False  # it exists, but can't be decoded
         return False
 
     async def _delete(self, checkpoint: StoredCheckpoint) -> int:
@@ -96,7 +96,7 @@ class CheckpointCollector:
         except NotFoundError:
             return 0
         except NotLeadingError:
-            raise  # no other one would be deleted either
+            raise  # all other deletions would fail too
         except KubeError as error:
             extra = {"checkpoint": name_of(checkpoint), "error": str(error)}
             logger.warning("checkpoint not deleted", extra=extra)

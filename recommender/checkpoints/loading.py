@@ -1,4 +1,4 @@
-"""History from checkpoints: at the start, for VPAs that come later, and after a deletion.
+"""Loading of history from checkpoints: at the start, for new VPAs, and for changed targets.
 
 Source: recommender.md 11.3.
 """
@@ -12,27 +12,27 @@ from common.errors import DecodeError, KubeError, UnreachableError
 from common.kube.endpoints import CHECKPOINTS
 from common.labels import NOTHING
 from common.runtime.clock import Clock
-from recommender.checkpoints.running_windows import NONE, decode_windows
+from common.runtime.pausing import pausing
+from recommender.checkpoints.checkpoint_store import CheckpointStore, LoadedCheckpoint
 from recommender.checkpoints.schedule import CheckpointSchedule
-from recommender.checkpoints.store import CheckpointStore, LoadedCheckpoint
+from recommender.checkpoints.window_annotation import NONE, decode_windows
 from recommender.metrics import RecommenderMetrics
 from recommender.model.autoscalers import EVERY_OTHER
 from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.history_changes import start_over
-from recommender.model.keys import VpaKey
-from recommender.model.running import SavedWindows, WindowRestorer
+from recommender.model.keys import Place, VpaKey
+from recommender.model.running_windows import SavedWindows, WindowRestorer
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.slices import in_slices
 from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 100  # loaded checkpoints, or VPAs to go on with, before other tasks run
+_SLICE = 100  # loaded checkpoints, or VPAs with running windows, before other tasks run
 
 
 class CheckpointLoading:
-    """Reads the checkpoints of a VPA when it comes, and when it gets another target."""
+    """Loads the checkpoints of new VPAs, and of VPAs whose target changed."""
 
     def __init__(
         self,
@@ -48,35 +48,35 @@ class CheckpointLoading:
         self._schedule = schedule
         self._errors = metrics.object_errors
         self._clock = clock
-        self._read: dict[VpaKey, str] = {}  # the target whose checkpoints were looked for
-        self._left: dict[VpaKey, dict[str, bytes]] = {}  # running windows, not yet gone on with
+        self._read: dict[VpaKey, str] = {}  # the target whose checkpoints were loaded
+        self._left: dict[VpaKey, dict[str, bytes]] = {}  # running windows that aren't restored yet
         self._trouble = StateLog(logger)
-        self.learnt_until: dict[tuple[VpaKey, str], datetime] = {}
+        self.learnt_until: dict[Place, datetime] = {}  # the times of loaded checkpoints
 
     def is_waiting(self, key: VpaKey) -> bool:
-        """Return whether running windows wait for pods; until then checkpoints stay as they are."""
+        """Return True while running windows wait for pods; don't write checkpoints before that."""
         return key in self._left
 
     async def load(self, vpas: Collection[VpaKey], *, namespace: str = "") -> None:
-        """Take the history of these VPAs into the model; ``namespace`` is theirs, if it is one.
+        """Load the history of these VPAs into the model.
+
+        ``namespace`` is the namespace of all of them; empty if there are several.
 
         Raises:
             KubeError: the checkpoints can't be listed.
-            DecodeError: the answer is no list.
+            DecodeError: the response is not a list.
         """
         found = await self._store.load(vpas, namespace=namespace)
         self._forget(vpas)
         now = instant(self._clock.now())
         others: set[VpaKey] = set()
-        for batch in in_slices(found, _SLICE):
-            for one in batch:
-                with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
-                    if one.is_about(self._usage.autoscalers[one.vpa].target):
-                        self._take(one, now)
-                    else:
-                        others.add(one.vpa)
-                        self._usage.autoscalers[one.vpa].history_flags.outdated.add(EVERY_OTHER)
-            await asyncio.sleep(0)
+        async for one in pausing(found, every=_SLICE):
+            with self._errors.around("checkpoint", CHECKPOINTS.kind, *one.vpa):
+                if one.is_about(self._usage.autoscalers[one.vpa].target):
+                    self._take(one, now)
+                else:
+                    others.add(one.vpa)
+                    self._usage.autoscalers[one.vpa].history_flags.outdated.add(EVERY_OTHER)
         self._read.update((key, self._usage.autoscalers[key].target) for key in vpas)
         extra = {"vpas": len(vpas), "checkpoints": len(found)}
         logger.info("history loaded", extra=extra)
@@ -85,10 +85,10 @@ class CheckpointLoading:
             logger.info("history starts over: the checkpoints are another target's", extra=place)
 
     async def load_late(self, vpas: Collection[VpaKey]) -> frozenset[VpaKey]:
-        """Load what VPAs have that weren't there before, or that had another target.
+        """Load the history of VPAs that are new or have another target; forget all but ``vpas``.
 
-        Returns those whose history is unknown: of them nothing may be written, for what we know
-        might be a small part of what is stored. All VPAs but ``vpas`` are forgotten.
+        Return the VPAs whose history could not be loaded. Nothing may be written for them, because
+        more history may be stored than the model has.
         """
         self._forget_all_but(vpas)
         autoscalers = self._usage.autoscalers
@@ -108,9 +108,9 @@ class CheckpointLoading:
         return frozenset()
 
     def start_over(self, deleted: Collection[tuple[str, str]]) -> None:
-        """Start the history of each container over whose checkpoint was deleted (X123).
+        """Drop the history of containers whose checkpoint was deleted (X123).
 
-        ``deleted`` are namespaces and names of checkpoints.
+        ``deleted`` has the namespaces and names of the checkpoints.
         """
         for place in self._store.places(deleted):
             key, container = place
@@ -141,7 +141,7 @@ class CheckpointLoading:
             self._store.forget(gone)
 
     def _forget(self, vpas: Collection[VpaKey]) -> None:
-        """Drop what was read of these VPAs and isn't in the model."""
+        """Drop the windows and times of these VPAs that were loaded outside of the model."""
         for key in vpas:
             self._left.pop(key, None)
         self.learnt_until = {
@@ -149,17 +149,18 @@ class CheckpointLoading:
         }
 
     async def resume(self) -> None:
-        """Let pods go on with the memory windows that checkpoints say they were in (Q4).
+        """Restore the running memory windows of pods from checkpoints (Q4).
 
-        To be called when the pods are there. A VPA that matches nothing has to wait: its pods
-        may not even be followed then.
+        Call it after loading pods. The windows of a VPA whose selector is unknown wait, because its
+        pods may not be tracked.
         """
-        ready = [key for key in self._left if self._is_there(key)]
+        ready = [key for key in self._left if self._is_ready(key)]
         if not ready:
             return
         restorer = WindowRestorer(self._usage)
         now = instant(self._clock.now())
-        for keys in in_slices(ready, _SLICE):
+        for start in range(0, len(ready), _SLICE):
+            keys = ready[start : start + _SLICE]
             left = [one for key in keys for one in _decoded(key, self._left.pop(key))]
             restorer.resume(left, now)
             await asyncio.sleep(0)
@@ -167,7 +168,7 @@ class CheckpointLoading:
             extra = {"windows": restorer.ignored}
             logger.warning("running memory windows ignored, they end too late", extra=extra)
 
-    def _is_there(self, key: VpaKey) -> bool:
+    def _is_ready(self, key: VpaKey) -> bool:
         vpa = self._usage.autoscalers.get(key)
         return vpa is not None and vpa.selector != NOTHING
 

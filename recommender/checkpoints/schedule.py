@@ -1,4 +1,4 @@
-"""When the checkpoints of which VPA are due, and in which order they are written.
+"""The schedule of checkpoint writes, by VPA.
 
 Source: recommender.md 11.2; docs/deviations.md X81 and X124.
 """
@@ -12,18 +12,18 @@ from recommender.model.aggregates import History
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import NEVER, instant, span
 
-_AT_ONCE = NEVER - 1  # sorts before what was never written
+_AT_ONCE = NEVER - 1  # sorts before VPAs that were never written
 
 
 class CheckpointSchedule:
-    """When the checkpoints of each VPA are to be written; those of one that is new are due."""
+    """The time of the next write of each VPA's checkpoints; new VPAs are due."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[VpaKey, int] = {}  # instants
 
     def loaded(self, key: VpaKey, history: History) -> None:
-        """Plan the next write of what was just read: after a while, and not all of it at once."""
+        """Schedule the next write of a loaded checkpoint, at a different time for each VPA."""
         due = instant(self._clock.now() + lag(history) * key.phase)
         self._due[key] = min(due, self._due.get(key, due))
 
@@ -32,17 +32,17 @@ class CheckpointSchedule:
         self._due[key] = _AT_ONCE
 
     def written(self, key: VpaKey, after: timedelta) -> None:
-        """All checkpoints of a VPA were written: they are due again ``after`` this time."""
+        """Schedule the next write of a VPA whose checkpoints were all written."""
         self._due[key] = instant(self._clock.now() + after)
 
     def in_order(self, keys: Collection[VpaKey], *, all_of_them: bool = False) -> list[VpaKey]:
         """Return the VPAs that are due, most important first, and forget all but ``keys``.
 
-        First those that :meth:`at_once` names, then those that were never written, then what has
-        waited longest. ``all_of_them``: also those that are not due yet.
+        The order is: :meth:`at_once`, never written, longest due. ``all_of_them`` includes VPAs
+        that are not due yet.
         """
         self._due = {key: self._due.get(key, NEVER) for key in keys}
         now = instant(self._clock.now())
-        beyond = now + span(LONGEST_LAG)  # so a clock said that was put back since
+        beyond = now + span(LONGEST_LAG)  # a later time means that the clock moved backwards
         due = ((at, key) for key, at in self._due.items() if all_of_them or not now < at <= beyond)
         return [key for _, key in sorted(due)]

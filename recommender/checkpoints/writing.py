@@ -1,4 +1,4 @@
-"""Checkpoints are written as the history of the model changes.
+"""Writes of checkpoints as the history in the model changes.
 
 Source: recommender.md section 11.2.
 """
@@ -6,7 +6,7 @@ Source: recommender.md section 11.2.
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -14,31 +14,32 @@ import numpy as np
 from common.errors import DecodeError, KubeError
 from common.kube.endpoints import CHECKPOINTS
 from common.runtime.clock import Clock
-from recommender.checkpoints.annotations import CheckpointDetails
-from recommender.checkpoints.codec import lag
-from recommender.checkpoints.loading import CheckpointLoading
-from recommender.checkpoints.running_windows import encode_windows
-from recommender.checkpoints.schedule import CheckpointSchedule
-from recommender.checkpoints.store import (
+from recommender.checkpoints.checkpoint_annotations import CheckpointDetails
+from recommender.checkpoints.checkpoint_store import (
     CheckpointDraft,
     CheckpointStore,
     LoadedCheckpoint,
     WriteOutcome,
 )
+from recommender.checkpoints.codec import lag
+from recommender.checkpoints.loading import CheckpointLoading
+from recommender.checkpoints.schedule import CheckpointSchedule
+from recommender.checkpoints.window_annotation import encode_windows
 from recommender.concurrency import run_concurrently
 from recommender.estimate.vpa_estimates import active_groups, vpa_batches
 from recommender.metrics import RecommenderMetrics
 from recommender.model.checkpoint_merge import merge_checkpoint
 from recommender.model.keys import VpaKey
 from recommender.model.memory_peaks import OpenPeaks
-from recommender.model.running import running_windows
+from recommender.model.running_windows import running_windows
 from recommender.model.timestamps import instant
 from recommender.model.usage import ContainerGroup, Usage
+from recommender.state_log import StateLog
 from recommender.write_failures import WriteFailures
 
 logger = logging.getLogger(__name__)
 
-_CALM = timedelta(minutes=10)  # without a write of another recommender
+_CALM = timedelta(minutes=10)  # without writes by another recommender, until it counts as gone
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -46,35 +47,13 @@ class _VpaWrite:
     """The checkpoints of one VPA in one cycle."""
 
     vpa: VpaKey
-    lag: timedelta  # for how long they do
-    left: int  # containers
+    lag: timedelta  # until the next write
+    left: int  # containers still to write
     is_fine: bool = True
 
 
-@dataclass(slots=True, kw_only=True)
-class _OtherWriter:
-    """Whether another recommender writes checkpoints, too."""
-
-    latest: datetime | None = None
-    is_logged: bool = False
-    now: list[str] = field(default_factory=list)  # in this cycle
-
-    def report(self, now: datetime) -> None:
-        """Log what is new, once all writes of the cycle are done."""
-        if self.now:
-            self.latest = now
-            if not self.is_logged:
-                extra = {"count": len(self.now), "checkpoint": self.now[0]}
-                logger.warning("another recommender writes checkpoints, too", extra=extra)
-                self.is_logged = True
-        elif self.is_logged and self.latest is not None and now - self.latest >= _CALM:
-            logger.info("no other recommender writes checkpoints any more")
-            self.is_logged = False
-        self.now.clear()
-
-
 class CheckpointWriting:
-    """Keeps the history of the model in the API server."""
+    """Writes the history in the model to checkpoints."""
 
     def __init__(
         self,
@@ -97,14 +76,18 @@ class CheckpointWriting:
         self._clock = clock
         self._failures = WriteFailures("checkpoint", metrics)
         self._errors = metrics.object_errors
-        self._other_writer = _OtherWriter()
+        self._foreign: list[str] = []  # checkpoints that another recommender wrote in this cycle
+        self._last_foreign = clock.now()
+        self._other_writer = StateLog(
+            logger, over="no other recommender writes checkpoints any more"
+        )
 
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
-        """Write what changed and is due, most important first, within the timeout."""
+        """Write the changed checkpoints that are due, most important first, within the timeout."""
         await self._write_in_order(self._schedule.in_order(vpas), self._timeout)
 
     async def write_last(self, vpas: Collection[VpaKey], within: timedelta) -> None:
-        """Write whatever changed, due or not: the process is about to end (X124)."""
+        """Write all changed checkpoints, due or not, before the process ends (X124)."""
         await self._write_in_order(self._schedule.in_order(vpas, all_of_them=True), within)
 
     async def _write_in_order(self, vpas: Sequence[VpaKey], within: timedelta) -> None:
@@ -112,28 +95,28 @@ class CheckpointWriting:
         deadline = asyncio.get_running_loop().time() + within.total_seconds()
         await run_concurrently(self._in_time(ready, deadline), self._write, workers=self._workers)
         self._failures.report()
-        self._other_writer.report(self._clock.now())
+        self._report_other_writer(self._clock.now())
 
     def _in_time(
         self, due: Sequence[VpaKey], deadline: float
     ) -> Iterator[tuple[_VpaWrite, CheckpointDraft]]:
-        """Yield what to write: as many VPAs as there are workers, and more until the deadline.
+        """Yield drafts for at least as many VPAs as there are workers, until the deadline.
 
-        All containers of a VPA are written, concurrently.
+        A VPA is never split: all its containers are written.
         """
         loop = asyncio.get_running_loop()
         for number, (key, drafts) in enumerate(self._drafts(due)):
             if number >= self._workers and loop.time() >= deadline:
                 logger.debug("not all checkpoints written, the others come first next time")
                 return
-            # Of a VPA without containers the first may come at any time.
-            longest = min((lag(draft.history) for draft in drafts), default=timedelta())
-            current = _VpaWrite(vpa=key, lag=longest, left=len(drafts))
+            # A VPA without containers is due again at once: its first one may appear at any time.
+            shortest = min((lag(draft.history) for draft in drafts), default=timedelta())
+            current = _VpaWrite(vpa=key, lag=shortest, left=len(drafts))
             self._finish(current)
             yield from ((current, draft) for draft in drafts)
 
     def _drafts(self, keys: Sequence[VpaKey]) -> Iterator[tuple[VpaKey, list[CheckpointDraft]]]:
-        """Yield the checkpoints of these VPAs, computed when they are asked for."""
+        """Yield the drafts for these VPAs, computed in batches on demand."""
         now = instant(self._clock.now())
         peaks = self._usage.open_peaks(now)
         for batch in vpa_batches(self._usage, keys):
@@ -168,28 +151,25 @@ class CheckpointWriting:
         ]
 
     async def _write(self, item: tuple[_VpaWrite, CheckpointDraft]) -> None:
-        """Write one checkpoint; those of its VPA are due again soon if one of them fails."""
-        _, draft = item
-        with self._errors.around("checkpoint", CHECKPOINTS.kind, *draft.vpa):
-            await self._write_one(*item)
-
-    async def _write_one(self, current: _VpaWrite, draft: CheckpointDraft) -> None:
+        """Write one checkpoint; if that fails, all checkpoints of its VPA stay due."""
+        current, draft = item
         key, container = draft.vpa, draft.container
-        try:
-            if not await self._written(draft):
+        with self._errors.around("checkpoint", CHECKPOINTS.kind, *key):
+            try:
+                if not await self._written(draft):
+                    current.is_fine = False
+            except (KubeError, DecodeError) as error:
                 current.is_fine = False
-        except (KubeError, DecodeError) as error:
-            current.is_fine = False
-            self._failures.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
-        current.left -= 1
-        self._finish(current)
+                self._failures.add(error, vpa=f"{key.namespace}/{key.name}", container=container)
+            current.left -= 1
+            self._finish(current)
 
     def _finish(self, current: _VpaWrite) -> None:
         if not current.left and current.is_fine:
             self._schedule.written(current.vpa, current.lag)
 
     async def _written(self, draft: CheckpointDraft) -> bool:
-        """Write a draft; once more with the history of another recommender that was faster."""
+        """Write a draft; try once more, with its history, if another recommender wrote first."""
         written = await self._store.write(draft)
         if written.outcome is WriteOutcome.OVERTAKEN:
             if written.found is not None:
@@ -204,11 +184,20 @@ class CheckpointWriting:
 
     def _learn(self, found: LoadedCheckpoint) -> None:
         key, container = found.vpa, found.container
-        self._other_writer.now.append(f"{key.namespace}/{key.name}-{container}")
+        self._foreign.append(f"{key.namespace}/{key.name}-{container}")
         autoscaler = self._usage.autoscalers.get(key)
         if autoscaler is not None and found.is_about(autoscaler.target):
             now = instant(self._clock.now())
             merge_checkpoint(self._usage, key, container, found.history, now)
+
+    def _report_other_writer(self, now: datetime) -> None:
+        if self._foreign:
+            self._last_foreign = now
+            text, count = "another recommender writes checkpoints, too", len(self._foreign)
+            self._other_writer.report(text, count=count, checkpoint=self._foreign[0])
+        elif now - self._last_foreign >= _CALM:
+            self._other_writer.report("")
+        self._foreign.clear()
 
     def _again(self, draft: CheckpointDraft) -> CheckpointDraft | None:
         now = instant(self._clock.now())

@@ -1,7 +1,7 @@
-"""What a status recommends already, and where that stays: too little is known to replace it.
+"""The choice between a new estimate and the published amount, which stays without enough samples.
 
-A percentile of no samples is the pod's minimum, and that of the first minutes is theirs alone.
-Neither may replace what was learnt in a week: pods would be evicted, to come back too small.
+The percentile of no samples is the pod's minimum, and a percentile of a few minutes covers only
+these. Neither may replace what was learnt in a week: pods would be evicted and start too small.
 
 Source: docs/deviations.md X31 and X125.
 """
@@ -24,24 +24,25 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentRecommendation:
-    """What is published for a VPA's target; names are those of containers.
+    """The published recommendation of a VPA; names are container names.
 
-    ``idle`` containers have no estimate and stay; beside them stand their controlled resources.
+    ``idle`` containers have no estimate, and their amounts stay. It maps them to their controlled
+    resources.
     """
 
     amounts: Mapping[str, ContainerAmounts] = field(default_factory=dict)
-    stale: AbstractSet[str] = _NO_NAMES  # whose history expired
-    killed: AbstractSet[str] = _NO_NAMES  # of which an OOM kill was learnt since that
+    stale: AbstractSet[str] = _NO_NAMES  # their history expired
+    killed: AbstractSet[str] = _NO_NAMES  # an OOM kill was recorded after that
     idle: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
 
 
 def idle_containers(
     usage: Usage, vpa: VerticalPodAutoscaler, estimated: AbstractSet[str]
 ) -> dict[str, AbstractSet[str]]:
-    """Containers of a VPA that are published and have no estimate, but may have one again.
+    """Return the published containers of a VPA without an estimate, with controlled resources.
 
-    Left out are those that no pod has any more, where there are pods, and those that the policy or
-    the gate NativeSidecar leaves out. Beside each stand its controlled resources.
+    If there are pods, a container that none of them has is left out. So are containers that the
+    policy or the gate NativeSidecar excludes.
     """
     recommendation = vpa.status.recommendation
     if recommendation is None or recommendation.container_recommendations is None:
@@ -59,11 +60,11 @@ def idle_containers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedAmounts:
-    """What is published of each container, sorted by name, and why not its estimate."""
+    """The amounts to publish, sorted by container, and containers that don't get their estimate."""
 
     amounts: tuple[ContainerAmounts, ...]
-    unknown: tuple[str, ...] = ()  # there is no usage of ``app``, or of one resource: ``app (cpu)``
-    stale: tuple[str, ...] = ()  # history expired
+    unknown: tuple[str, ...] = ()  # without samples: ``app``, or of one resource: ``app (cpu)``
+    stale: tuple[str, ...] = ()  # their history expired
 
 
 def select_amounts(
@@ -73,11 +74,11 @@ def select_amounts(
     *,
     without_samples: bool,
 ) -> SelectedAmounts:
-    """Choose between estimates and what is published, resource by resource.
+    """Choose between estimated and published amounts, resource by resource.
 
-    Without samples of a resource what is published stays; where that is nothing, nothing is
-    published, or ``without_samples`` the estimate, which is the minimum. Once the history of a
-    container expired, what is published stays until there is confidence in what was learnt since;
+    Without samples of a resource the published amount stays. If there is none, nothing is
+    published, or with ``without_samples`` the estimate, which is the minimum. After the history of
+    a container expired, the published amount stays until the confidence in the new samples is 1;
     an OOM kill raises memory before that.
     """
     found: dict[str, ContainerAmounts] = {}
@@ -114,7 +115,7 @@ def _origin(
     *,
     without_samples: bool,
 ) -> ContainerAmounts | None:
-    """Return the source of a resource's amounts; None if the resource is not published."""
+    """Return the origin of a resource's amounts; None if the resource is not published."""
     name, is_known = estimate.container, resource in estimate.observed
     before = current.amounts.get(name)
     if before is None or resource not in before.target:
@@ -130,7 +131,7 @@ def _origin(
 def _mixed(
     default: ContainerAmounts, origins: Mapping[str, ContainerAmounts | None]
 ) -> ContainerAmounts:
-    """Take each resource from its source; bounds that are missing there come from ``default``."""
+    """Take each resource from its origin; bounds that are missing there come from ``default``."""
     selected = {resource: origin for resource, origin in origins.items() if origin is not None}
 
     def mixed(amount: Amount) -> ResourceQuantities:

@@ -1,7 +1,7 @@
-"""From percentiles to recommended amounts: margin, confidence, minimum. All work on columns.
+"""Estimation of amounts from percentiles: margin, confidence, minimum.
 
-Amounts are integers (millicores or bytes), and each step ends with one; the order of the
-steps decides the numbers.
+Functions take and return columns. Amounts are integers (millicores or bytes), and each step rounds
+to one, so the order of the steps matters.
 
 Source: recommender.md 7.2, 7.3; vertical-pod-autoscaler/pkg/recommender/logic/estimator.go.
 """
@@ -22,7 +22,7 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Which part of the samples each value should cover."""
+    """The fraction of the samples that each amount covers."""
 
     target: float = 0.9
     lower: float = 0.5
@@ -35,7 +35,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimationSettings:
-    """The policy of estimation; defaults are the flags'."""
+    """Settings of estimation; defaults are those of the flags."""
 
     margin: float = 0.15  # relative
     pod_min_cpu: float = 25.0  # millicores
@@ -56,8 +56,8 @@ class ResourceEstimates:
     confidence: Floats
     percentiles: Ints
     with_margin: Ints
-    lower_factors: Floats  # by which a bound is multiplied
-    upper_factors: Floats
+    lower_factors: Floats  # multiply the lower bound
+    upper_factors: Floats  # multiply the upper bound
     with_confidence: Ints
     minimums: Ints
     amounts: Ints  # the result
@@ -78,7 +78,7 @@ class ResourceEstimates:
 def estimate_resource(
     percentiles: Ints, *, margin: float, confidences: Floats, minimums: Ints
 ) -> ResourceEstimates:
-    """Estimate one resource of every row; ``minimums`` are those of the rows' containers."""
+    """Estimate one resource of each row; ``minimums`` has one amount for each row."""
     margined = with_margin(percentiles, margin)
     lower_factors = confidence_factors(confidences, multiplier=0.001, exponent=-2.0)
     upper_factors = confidence_factors(confidences, multiplier=1.0, exponent=1.0)
@@ -93,16 +93,16 @@ def estimate_resource(
         upper_factors=upper_factors,
         with_confidence=moved,
         minimums=minimums,
-        amounts=at_least(moved, minimums[:, None]),
+        amounts=np.maximum(moved, minimums[:, None]),
     )
 
 
 def estimate_resources(
     merged: Aggregates, containers: Ints, settings: EstimationSettings
 ) -> dict[str, ResourceEstimates]:
-    """Estimate both resources of every row of merged usage.
+    """Estimate both resources of each row of merged usage.
 
-    ``containers`` is the number of containers of each row's pod: they share the pod's minimum.
+    ``containers`` is the number of containers in each row's pod, which share the pod's minimum.
     """
     rows, shares = np.arange(len(merged)), 1.0 / containers
     history = merged.first_sample[rows], merged.last_sample[rows], merged.samples[rows]
@@ -125,10 +125,10 @@ def estimate_resources(
 
 
 def confidence(first: Ints, last: Ints, samples: Ints, interval: timedelta) -> Floats:
-    """Return how much history there is, in units of ``interval``.
+    """Return the length of the history, in units of ``interval``.
 
-    The lower of two: the time from the first to the last CPU sample (instants), and the
-    number of CPU samples, of which one is expected per minute.
+    It is the lower of two numbers: the time from the first to the last CPU sample (instants), and
+    the number of CPU samples, of which one is expected per minute.
     """
     lifespan = (last - first) / span(interval)
     amount = samples / (interval / _MINUTE)
@@ -141,24 +141,19 @@ def with_margin(amounts: Ints, fraction: float) -> Ints:
 
 
 def confidence_factors(confidences: Floats, *, multiplier: float, exponent: float) -> Floats:
-    """Return how far a bound is moved away from the target: the more, the less history there is.
+    """Return the factors that move a bound away from the target, further with less history.
 
-    The factor is ``(1 + multiplier / confidence) ** exponent``: 0 or infinite without any.
+    The factor is ``(1 + multiplier / confidence) ** exponent``: 0 or infinite without history.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         factors: Floats = np.power(1.0 + multiplier / confidences, exponent)
     return factors
 
 
-def at_least(amounts: Ints, minimums: Ints) -> Ints:
-    """Raise amounts to the minimum of their container."""
-    return np.maximum(amounts, minimums)
-
-
 def scaled(amounts: Ints, factors: Floats | float) -> Ints:
-    """Multiply, drop the fraction, and keep within 0..MAX_AMOUNT.
+    """Multiply, truncate, and clip to 0..MAX_AMOUNT.
 
-    Not a number (nothing times infinity) becomes an amount below any minimum.
+    NaN (0 times infinity) becomes an amount below any minimum.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         product = amounts.astype(np.float64) * factors

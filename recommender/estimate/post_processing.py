@@ -1,4 +1,4 @@
-"""From estimated amounts to what the status publishes: rounding, whole CPUs, caps, order.
+"""Post-processing of estimated amounts for the status: rounding, whole CPUs, caps, order.
 
 Source: recommender.md section 8 and Q20; vertical-pod-autoscaler/pkg/recommender/routines and
 vertical-pod-autoscaler/pkg/utils/vpa/capping.go.
@@ -40,25 +40,25 @@ _SUFFIXES = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostProcessingSettings:
-    """How recommendations are written; the defaults are the flags'."""
+    """Settings of post-processing; defaults are those of the flags."""
 
-    round_cpu: int = 1  # millicores: up to a multiple of it
+    round_cpu: int = 1  # millicores: round up to a multiple of it
     round_memory: int = 1  # bytes
     humanize_memory: bool = False
-    integer_cpu: bool = False  # heed the annotations that ask for whole CPUs
-    max_allowed: ResourceQuantities = field(default_factory=dict)  # where a policy has no maximum
-    without_samples: bool = False  # containers without any get the minimum
+    integer_cpu: bool = False  # apply the integerCPU annotations
+    max_allowed: ResourceQuantities = field(default_factory=dict)  # if the policy has no maximum
+    without_samples: bool = False  # publish the minimum for containers without samples
 
     @property
     def is_plain(self) -> bool:
-        """Return whether nothing is rounded: then amounts that are close are published close."""
-        distinct_batches = self.round_cpu > 1 or self.round_memory > 1
-        return not (distinct_batches or self.humanize_memory or self.integer_cpu)
+        """Return True if nothing is rounded, so that close estimates become close amounts."""
+        rounds = self.round_cpu > 1 or self.round_memory > 1
+        return not (rounds or self.humanize_memory or self.integer_cpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingStage:
-    """The amounts of all containers after one step; ``by`` are its operands, by container."""
+    """The amounts of all containers after one step; ``by`` has its operands, by container."""
 
     reason: StepReason
     amounts: tuple[ContainerAmounts, ...]
@@ -67,7 +67,7 @@ class ProcessingStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostProcessed:
-    """What post-processing makes of the estimates for a VPA, and what each step made of it."""
+    """The results of all steps of post-processing for a VPA."""
 
     estimated: tuple[ContainerAmounts, ...]
     stages: tuple[ProcessingStage, ...]
@@ -92,12 +92,12 @@ def post_process(
 ) -> PostProcessed:
     """Make the recommendation of a VPA from its estimates, in the reference's order of steps.
 
-    Two steps differ from the reference. Where too little is known, the amounts in the status stay
+    Two steps differ from the reference. Without enough samples the amounts in the status stay
     (see ``recommender.estimate.amount_selection``). The last step makes the bounds enclose the
     target (Q20).
 
     Raises:
-        QuantityError: a bound of the policy is no quantity.
+        QuantityError: a bound of the policy is not a quantity.
     """
     estimated = tuple(amounts_of(estimate) for estimate in estimates)
     rounded = rounding_stages(estimated, publication)
@@ -121,7 +121,7 @@ def post_process(
 
 
 def amounts_of(estimate: ContainerEstimate) -> ContainerAmounts:
-    """Make quantities of the estimated amounts; the uncapped target is the target."""
+    """Convert estimated amounts to quantities; the uncapped target is the target."""
     target = _quantities(estimate.target)
     return ContainerAmounts(
         name=estimate.container,
@@ -178,13 +178,13 @@ def cap_stages(
 ) -> tuple[ProcessingStage, ProcessingStage, ProcessingStage]:
     """Raise to minAllowed, then lower to maxAllowed, so the maximum wins; zero is no bound.
 
-    ``max_allowed`` stands in, resource by resource, where the policy has no maximum. The
-    uncapped target stays. Only bounds of what is recommended are read: a policy may have thousands.
+    ``max_allowed`` applies to resources without a maximum in the policy. The uncapped target
+    stays. Only bounds of recommended resources are parsed, because a policy may have thousands.
 
     Source: recommender.md 8.4; ``cappingRecommendationProcessor.Apply``.
 
     Raises:
-        QuantityError: a bound of the policy that counts is no quantity.
+        QuantityError: a bound of a recommended resource is not a quantity.
     """
     lowest: dict[str, ResourceQuantities] = {}
     highest: dict[str, ResourceQuantities] = {}
@@ -220,7 +220,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def humanize(count: int) -> str:
-    """Bytes with two decimals and the largest unit that is not above them: ``800.61Mi``."""
+    """Format bytes with two decimals, in the largest unit that is not above them: ``800.61Mi``."""
     for suffix, unit in _SUFFIXES:
         if count >= unit:
             return f"{count / unit:.2f}{suffix}"
@@ -228,7 +228,7 @@ def humanize(count: int) -> str:
 
 
 def quantity(resource: str, amount: int) -> Quantity:
-    """Return millicores or bytes as the status writes them."""
+    """Return millicores or bytes as the quantity of the status."""
     return cpu_quantity(amount) if resource == CPU else memory_quantity(amount)
 
 

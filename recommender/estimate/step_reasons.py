@@ -1,10 +1,10 @@
-"""The steps between usage and a status, with what each of them means."""
+"""The steps between usage and a status, with their meaning."""
 
 from common.codes import Code
 
 
 class StepReason(Code):
-    """A step; beside each stands what it means, in the words of ``GET /debug/vpa``."""
+    """A step, with its meaning as ``GET /debug/vpa`` prints it."""
 
     PERCENTILE = "percentile", "The usage that this part of the samples' weight stays within."
     MARGIN = "margin", "--recommendation-margin-fraction is added."

@@ -1,4 +1,4 @@
-"""From the usage that VPAs see to an estimate for each of their containers.
+"""Estimates for the containers of VPAs, from their usage.
 
 Source: recommender.md section 7; ``podResourceRecommender.GetRecommendedPodResources``,
 vertical-pod-autoscaler/pkg/recommender/logic/recommender.go.
@@ -18,19 +18,19 @@ from recommender.model.column_table import Floats, Ints, Mask
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import span
 from recommender.model.usage import ContainerGroup, Usage
-from recommender.slices import in_slices_by_weight
+from recommender.weighted_slices import in_slices_by_weight
 
 _RESOURCES = (CPU, MEMORY)
 _MOST_VPAS = 100
-_MOST_ROWS = 20_000  # aggregates, which take some 80 ms to merge; more only where one VPA has them
+_MOST_ROWS = 20_000  # aggregates, which take some 80 ms to merge; more only if one VPA has more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerEstimate:
-    """What one container should get: resource -> millicores or bytes.
+    """The estimate for one container: millicores or bytes by resource.
 
-    Only controlled resources are there. ``confidence`` is that of each of them, in units of
-    its confidence interval. Of a resource that was not ``observed`` the amounts are the minimum.
+    It has only controlled resources. ``confidence`` is in units of the resource's confidence
+    interval. The amounts of a resource that was not ``observed`` are the minimum.
     """
 
     container: str
@@ -42,28 +42,22 @@ class ContainerEstimate:
 
 
 def active_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
-    """Return the containers of a VPA that are in use; the same value while they stay the same.
-
-    Left out are those of which only a checkpoint is left, as old as an aggregate may get
-    (recommender.md Q5).
-    """
+    """Return the containers of a VPA, except those with nothing but an expired checkpoint (Q5)."""
     groups = usage.groups(key)
-    if all(group.has_pods for group in groups):
-        return groups
-    return tuple(group for group in groups if group.has_pods or _is_remembered(usage, group, now))
+    return tuple(group for group in groups if group.has_pods or _is_unexpired(usage, group, now))
 
 
-def _is_remembered(usage: Usage, group: ContainerGroup, now: int) -> bool:
+def _is_unexpired(usage: Usage, group: ContainerGroup, now: int) -> bool:
     rule = rule_for(usage.autoscalers[group.vpa].rules, group.container)
     lifetime = span(rule.applied_to(usage.defaults).lifetime)
     return bool(usage.aggregates.last_sample[group.rows[-1]] > now - lifetime)
 
 
 def recommended_groups(usage: Usage, key: VpaKey, now: int) -> tuple[ContainerGroup, ...]:
-    """Return the containers of a VPA that get a recommendation: active ones, unless switched off.
+    """Return the active containers of a VPA, without those whose policy has mode ``Off``.
 
-    With the gate NativeSidecar off that leaves out native sidecars, whose usage a checkpoint or
-    Prometheus may still report (X108).
+    With the gate NativeSidecar off, native sidecars are left out too: a checkpoint or Prometheus
+    may still report their usage (X108).
     """
     groups = active_groups(usage, key, now)
     if sidecars := usage.sidecars.left_out(key, usage.matching):
@@ -83,7 +77,7 @@ class VpaEstimate:
     targets: Ints  # cpu and memory
     bounds: Ints  # lower and upper cpu, lower and upper memory
     confidence: Floats  # cpu and memory
-    observed: Mask  # cpu and memory: whether there is any usage
+    observed: Mask  # cpu and memory: there are samples
     is_confident: bool  # enough history of both resources for every container
 
     @property
@@ -149,7 +143,7 @@ class Estimates:
         }
 
     def rows(self, key: VpaKey) -> slice:
-        """Return where the containers of a VPA are in the columns."""
+        """Return the rows of a VPA's containers."""
         return self._rows[key]
 
     def of(self, key: VpaKey) -> VpaEstimate:
@@ -167,12 +161,8 @@ class Estimates:
 
 
 def vpa_batches(usage: Usage, keys: Sequence[VpaKey]) -> Iterator[Sequence[VpaKey]]:
-    """Return the VPAs in batches so that estimation doesn't block the event loop."""
-
-    def row_count(key: VpaKey) -> int:
-        return sum(len(group.rows) for group in usage.groups(key))
-
-    return in_slices_by_weight(keys, _MOST_VPAS, weight=row_count, most=_MOST_ROWS)
+    """Yield the VPAs in batches, so that estimation doesn't block the event loop."""
+    return in_slices_by_weight(keys, _MOST_VPAS, weight=usage.row_count, most=_MOST_ROWS)
 
 
 def estimate_vpas(

@@ -1,12 +1,13 @@
-"""Aggregates whose pods are gone move together: those that ended in the same hour share rows.
+"""Compaction of aggregates without pods: those whose samples ended in the same hour share rows.
 
-A rollout gives its pods another ``pod-template-hash``, and each run of a CronJob has a UID of its
-own. So each of them begins aggregates that no pod adds to any more after the next one, and that are
-kept for eight days (recommender.md 5.4). A VPA sees their sum, whichever of them it is in; only how
-long they are kept is theirs alone. So the labels that a controller makes up are forgotten, and what
-had its last sample in the same 192nd of its lifetime is added up: an hour by default, which is how
-often expired aggregates are looked for. A cluster that rolls out all day keeps no more rows than
-one that does so every hour, and the recommendation is the same (X82).
+Each rollout has another ``pod-template-hash``, and each run of a CronJob another UID. So each of
+them begins new aggregates, which get no samples after the next one but are kept for eight days
+(recommender.md 5.4). A VPA uses only their sum; they differ only in the time of expiry.
+
+Compaction drops the labels that controllers generate, and adds up aggregates whose last sample is
+in the same 192nd part of their lifetime. That is an hour by default, the interval of garbage
+collection. A cluster that rolls out all day then keeps no more rows than one with a rollout every
+hour, and the recommendation is the same (X82).
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ from recommender.model.column_table import distinct_batches
 from recommender.model.matching import LabelSet
 from recommender.model.usage import Usage
 
-MADE_UP = frozenset(
+GENERATED_LABELS = frozenset(
     {
         "pod-template-hash",
         "pod-template-generation",
@@ -34,21 +35,21 @@ MADE_UP = frozenset(
         "apps.kubernetes.io/pod-index",
     }
 )
-"""Labels by which controllers distinguish their pods from those of others."""
+"""Labels that controllers generate to distinguish their pods."""
 
 _PARTS = 192  # of a lifetime: an hour of eight days
 _SLICE = 500  # label sets before other tasks run
 
 
 def compact(usage: Usage) -> Iterator[None]:
-    """Let aggregates without pods move together, slice by slice."""
-    resting = [one for one in usage.matching if not one.pods and not one.mark]
+    """Compact aggregates without pods, slice by slice."""
+    unused = [one for one in usage.matching if not one.pods and not one.mark]
     former: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
     for autoscaler in usage.autoscalers.values():
         for label_set in autoscaler.former:
             former[label_set].append(autoscaler)
-    for start in range(0, len(resting), _SLICE):
-        _compact(usage, resting[start : start + _SLICE], former)
+    for start in range(0, len(unused), _SLICE):
+        _compact(usage, unused[start : start + _SLICE], former)
         yield
 
 
@@ -66,7 +67,6 @@ def _compact(
                 continue
             for autoscaler in former.get(label_set, ()):
                 autoscaler.former.add(shared)
-            usage.forget_groups(label_set)
             del label_set.aggregates[container]
             there = shared.aggregates.setdefault(container, row)
             if there != row:
@@ -77,8 +77,8 @@ def _compact(
 
 
 def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
-    """Return where the aggregate moves to; None if a VPA distinguishes it by such labels."""
-    labels = {key: value for key, value in label_set.labels.items() if key not in MADE_UP}
+    """Return the label set to move the aggregate to; None if a VPA selects generated labels."""
+    labels = {key: value for key, value in label_set.labels.items() if key not in GENERATED_LABELS}
     found = usage.matching.label_set(label_set.namespace, labels, mark=_mark(usage.aggregates, row))
     if found.autoscalers == label_set.autoscalers:
         return found
@@ -87,7 +87,7 @@ def _shared(usage: Usage, label_set: LabelSet, row: int) -> LabelSet | None:
 
 
 def _mark(aggregates: Aggregates, row: int) -> str:
-    """Return the same for aggregates that expire at nearly the same time."""
+    """Return a mark that aggregates have in common if they expire at nearly the same time."""
     part = max(int(aggregates.lifetime[row]) // _PARTS, 1)
     if aggregates.samples[row]:
         return f"until {aggregates.last_sample[row] // part} of {part}"

@@ -1,4 +1,4 @@
-"""The table of aggregates: what all containers of one key have used together.
+"""The table of aggregates: the usage of all containers with the same key.
 
 Source: recommender.md section 5; ``AggregateContainerState``,
 vertical-pod-autoscaler/pkg/recommender/model/aggregate_container_state.go.
@@ -13,19 +13,20 @@ import numpy as np
 from common.resources import CPU
 from recommender.model import buckets
 from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
-from recommender.model.histograms import Histograms, SavedHistogram, merge_members
+from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.timestamps import NEVER, span
 
 CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
 
+_MANY = 100  # rows; more are faster to fold than to merge one by one
 _LATE = np.iinfo(np.int64).max
-_LONGEST = timedelta(days=36_500)  # no longer value is meant
+_LONGEST = timedelta(days=36_500)  # caps the lifetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregationRules:
-    """How memory is gathered; the defaults are the flags', a VPA may override them."""
+    """Rules of memory aggregation; defaults are those of the flags, and a VPA may override them."""
 
     interval: timedelta = timedelta(hours=24)  # the length of a memory window
     interval_count: int = 8  # windows until an aggregate without samples expires
@@ -34,13 +35,13 @@ class AggregationRules:
 
     @property
     def lifetime(self) -> timedelta:
-        """Return how long an aggregate is kept without CPU samples; a century at the most."""
+        """Return the time until an aggregate without CPU samples expires; at most a century."""
         return self.interval * min(self.interval_count, max(_LONGEST // self.interval, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfLives:
-    """After which time a sample counts half."""
+    """The time after which a sample has half its weight."""
 
     cpu: timedelta = timedelta(hours=24)
     memory: timedelta = timedelta(hours=24)
@@ -48,7 +49,7 @@ class HalfLives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """All that is kept of one aggregate, as a checkpoint holds it; times are instants."""
+    """The contents of one aggregate, as in a checkpoint; times are instants."""
 
     cpu: SavedHistogram
     memory: SavedHistogram
@@ -58,7 +59,7 @@ class History:
 
 
 class Aggregates(ColumnTable):
-    """ColumnTable of usage; the row of an aggregate is the row of both of its histograms.
+    """A table of usage; an aggregate has the same row here and in both tables of histograms.
 
     An attribute is a column. ``first_sample``, ``last_sample`` and ``samples`` are of CPU samples.
     """
@@ -76,14 +77,14 @@ class Aggregates(ColumnTable):
         self.lifetime: Ints = self._column(np.int64)  # microseconds
         self.oom_bump_up_ratio: Floats = self._column(np.float64)
         self.oom_min_bump_up: Floats = self._column(np.float64)
-        # For comparison with usage: the last uncapped target, and the VPA's update mode.
+        # For the quality metrics: the last uncapped target, and the VPA's update mode.
         self.recommended_cpu: Ints = self._column(np.int64)  # millicores; 0: none
         self.recommended_memory: Ints = self._column(np.int64)  # bytes; 0: none
-        self.mode: Ints = self._column(np.int64)  # number in ``modes``; 0: nothing is recommended
+        self.mode: Ints = self._column(np.int64)  # index in ``modes``; 0: nothing is recommended
         self.modes: list[str | None] = [None]
 
     def new(self) -> int:
-        # The three tables live in step, so that one number means the same in all of them.
+        # The three tables allocate and free rows together, so that row numbers agree.
         self.cpu.new()
         self.memory.new()
         return super().new()
@@ -99,7 +100,7 @@ class Aggregates(ColumnTable):
         super().free(row)
 
     def create(self, now: int, rules: AggregationRules) -> int:
-        """Return a new, empty aggregate."""
+        """Return the row of a new, empty aggregate."""
         row = self.new()
         self.created[row] = now
         self.set_rules(row, rules)
@@ -112,13 +113,13 @@ class Aggregates(ColumnTable):
         self.oom_min_bump_up[row] = rules.oom_min_bump_up
 
     def recommended(self, resource: str) -> Ints:
-        """Return the column of last recommendations of a resource."""
+        """Return the column with the last recommendations for a resource."""
         return self.recommended_cpu if resource == CPU else self.recommended_memory
 
     def set_mode(self, row: int, mode: str | None) -> None:
-        """Note the update mode of the VPA, as it is written there.
+        """Record the update mode of the VPA, as written there.
 
-        None: no VPA recommends anything for it (any more), and what was recommended is forgotten.
+        None means that no VPA recommends anything for it. Then drop the last recommendation.
         """
         if mode not in self.modes:
             self.modes.append(mode)
@@ -157,22 +158,32 @@ class Aggregates(ColumnTable):
         ]
 
     def merged(self, members: Sequence[Sequence[int]]) -> "Aggregates":
-        """New aggregates, each of which is the merger of some of ours, in their order.
+        """Return new aggregates; row i merges the rows in the i-th group of members, in order.
 
-        Rules and creation times are not merged. Ours stay as they are.
+        Rules and creation times are not merged. This table doesn't change.
+
+        All first members are merged at once, then all second ones, and so on. A group with very
+        many members is folded on its own, because it would be alone in most of these batches.
         """
         merged = Aggregates(self.half_lives, capacity=len(members))
         merged.new_rows(len(members))
-        merge_members(merged, self, members)
+        for row, group in enumerate(members):
+            if len(group) > _MANY:
+                merged.fold(row, self, np.array(group))
+        few = [(row, group) for row, group in enumerate(members) if len(group) <= _MANY]
+        for place in range(max((len(group) for _, group in few), default=0)):
+            pairs = [(row, group[place]) for row, group in few if len(group) > place]
+            rows, sources = np.array(pairs).T
+            merged.merge(rows, self, sources)
         return merged
 
     def is_empty(self, rows: Ints) -> Mask:
-        """Return whether there is no CPU sample; memory peaks don't count."""
+        """Return True for aggregates without CPU samples; memory peaks don't count."""
         empty: Mask = self.samples[rows] == 0
         return empty
 
     def is_expired(self, rows: Ints, now: int) -> Mask:
-        """Return whether the last CPU sample, or without any the creation, is a lifetime ago."""
+        """Return True if a lifetime passed since the last CPU sample, or since the creation."""
         since = np.where(self.is_empty(rows), self.created[rows], self.last_sample[rows])
         expired: Mask = now - since >= self.lifetime[rows]
         return expired

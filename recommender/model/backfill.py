@@ -1,8 +1,8 @@
-"""Usage from before the recommender started, and its merge into the live model.
+"""Usage from before the start of the recommender, and its merge into the live model.
 
-History comes late, while live samples already count. So it is collected in a model of its own, by
-the same rules, and merged into the live one when all of it is there: histograms add up, and the
-memory window that ran when the live samples began continues.
+History arrives while live samples already count. So it is collected in a separate model by the same
+rules, and merged into the live one when it is complete: histograms add up, and the memory window
+that was running at the first live sample continues.
 
 Source: recommender.md 12.5 and sections 4-5.
 """
@@ -16,16 +16,16 @@ import numpy as np
 from common.resources import CPU
 from recommender.model.aggregates import MEMORY_WEIGHT
 from recommender.model.column_table import Ints
-from recommender.model.keys import PodKey, VpaKey
+from recommender.model.keys import Place, PodKey
 from recommender.model.pods import PodFacts
 from recommender.model.timestamps import NEVER, instant
 from recommender.model.usage import Usage
 
 _LATE = np.iinfo(np.int64).max
-_SLICE = 1000  # aggregates, or pods, joined before other tasks run
+_SLICE = 1000  # aggregates, or containers, merged before other tasks run
 
-KnownUntil = Mapping[tuple[VpaKey, str], datetime]
-"""Until when the checkpoint of a VPA's container covers all usage."""
+KnownUntil = Mapping[Place, datetime]
+"""The time until which the checkpoint of a VPA's container covers all usage."""
 
 LabelsOf = Callable[[PodKey], Mapping[str, str]]
 
@@ -41,14 +41,14 @@ class RecordedSeries:
 
 
 class Backfill:
-    """The usage of one namespace before the live feed; fed in the order of time, then joined.
+    """The usage of one namespace before the live samples; added in order of time, then joined.
 
-    No sample counts twice. What a checkpoint knows of a container is left out (of several VPAs
-    that match it, the one with the latest checkpoint decides), and so is everything from
-    the container's first live sample on.
+    No sample counts twice. Samples that a checkpoint of the container covers are left out; of
+    several VPAs that match it, the latest checkpoint decides. So are all samples from the
+    container's first live sample on.
 
-    A pod that is there has its present labels, so that its history is found where its live
-    samples are; of one that is gone, ``labels`` has them.
+    A pod that exists has its present labels, so that its history joins its live samples. The
+    labels of a deleted pod come from ``labels``.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Backfill:
         matched_only: bool,
         now: int,
     ) -> None:
-        """``matched_only`` leaves out pods that no VPA looks at."""
+        """Initialize; ``matched_only`` leaves out pods that no VPA matches."""
         self._present = present
         self._namespace = namespace
         self._known_until = known_until
@@ -77,47 +77,37 @@ class Backfill:
         recorded: Sequence[RecordedSeries],
         labels: LabelsOf,
     ) -> int:
-        """Add samples that are newer than those before; returns how many counted.
+        """Add samples that are newer than those before; return the number that counted.
 
-        ``labels`` are those of pods that are gone.
+        ``labels`` returns the labels of a deleted pod.
         """
-        rows: list[int] = []
-        lengths: list[int] = []
-        after: list[int] = []
-        before: list[int] = []
         kept: list[RecordedSeries] = []
+        places: list[tuple[int, int, int]] = []  # row, and the borders of the samples that count
         for one in recorded:
             row = self._row(one.pod, one.container, labels)
-            if row is None:
-                continue
-            kept.append(one)
-            rows.append(row)
-            lengths.append(len(one.times))
-            known, live = self._borders(one.pod, one.container)
-            after.append(known)
-            before.append(live)
+            if row is not None:
+                kept.append(one)
+                places.append((row, *self._borders(one.pod, one.container)))
         if not kept:
             return 0
         times = np.concatenate([np.array(one.times, dtype=np.int64) for one in kept])
         amounts = np.concatenate([np.array(one.amounts, dtype=np.int64) for one in kept])
-        counts = (times > np.repeat(np.array(after), lengths)) & (
-            times < np.repeat(np.array(before), lengths)
-        )
-        chosen = np.repeat(np.array(rows, dtype=np.int64), lengths)[counts]
+        rows, after, before = np.repeat(places, [len(one.times) for one in kept], axis=0).T
+        counts = (times > after) & (times < before)
         feed = self._usage.add_cpu if resource == CPU else self._usage.add_memory
-        return int(feed(chosen, times[counts], amounts[counts], self._now).sum())
+        return int(feed(rows[counts], times[counts], amounts[counts], self._now).sum())
 
     def join(self, now: int) -> Iterator[None]:
-        """Add everything to the present; yields now and then, and must be run to its end.
+        """Merge everything into the live model, slice by slice.
 
-        Nobody else may change the present in the meantime.
+        The caller must exhaust the iterator, and must not change the live model meanwhile.
         """
         yield from self._join_aggregates(now)
         windows: list[tuple[int, int]] = []
         for key, tracked in self._usage.pods.items():
             present = self._present.pods.get(key)
             if present is None or present.label_set.text != tracked.label_set.text:
-                continue  # it went, or begins a new window with new labels
+                continue  # it is gone, or began a new window with new labels
             windows.extend(
                 (tracked.containers[container], present.containers[container])
                 for container in tracked.containers.keys() & present.containers.keys()
@@ -151,11 +141,11 @@ class Backfill:
             self._present.aggregates.merge(theirs, self._usage.aggregates, ours)
 
     def _join_windows(self, ours: Ints, theirs: Ints) -> None:
-        """Let the windows that history left open go on with live samples.
+        """Continue the memory windows that history left open with the live samples.
 
-        Live samples began a window of their own. Are all of them from before the end of the
-        open one, they belong there, and their peak counts for it. Otherwise a boundary fell into
-        the time in which history was fetched, and both windows count.
+        Live samples began another window. If all of them are from before the end of the open
+        window, they belong to it, and their peak counts there. Otherwise the open window ended
+        while history was fetched, and both windows count.
         """
         past, live = self._usage.containers, self._present.containers
         live.last_cpu[theirs] = np.maximum(live.last_cpu[theirs], past.last_cpu[ours])
@@ -177,7 +167,7 @@ class Backfill:
         live.peak[theirs] = np.maximum(live.peak[theirs], before)
 
     def _row(self, pod: PodKey, container: str, labels: LabelsOf) -> int | None:
-        """Return the row of a container, or None if it doesn't count."""
+        """Return the row of a container, or None if it is left out."""
         tracked = self._usage.pods.get(pod)
         if tracked is not None and container in tracked.containers:
             return tracked.containers[container]
@@ -201,7 +191,7 @@ class Backfill:
         return labels(pod)
 
     def _borders(self, pod: PodKey, container: str) -> tuple[int, int]:
-        """Samples count that are newer than the first, and older than the second instant."""
+        """Return two instants; samples strictly between them count."""
         autoscalers = self._usage.pods[pod].label_set.autoscalers
         known = (self._known_until.get((key, container)) for key in autoscalers)
         after = max((instant(until) for until in known if until is not None), default=NEVER)

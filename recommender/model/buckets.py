@@ -1,4 +1,4 @@
-"""The buckets of the histograms: a table, because a logarithm errs at the edges.
+"""The buckets of the histograms, as a table, because a logarithm is inexact at the edges.
 
 Source: recommender.md 3.1-3.3; ``buckets.csv`` holds the reference's own numbers, which differ
 from the C library's powers in the last bits.
@@ -13,7 +13,7 @@ import numpy as np
 from recommender.model.column_table import Floats, Ints
 
 COUNT = 176
-EPSILON = 0.0001  # a bucket that weighs less counts as empty
+EPSILON = 0.0001  # a bucket with less weight counts as empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,17 +22,12 @@ class Buckets:
 
     starts: Floats  # in cores or bytes
     firsts: Ints  # the smallest amount in the bucket
-    percentiles: Ints  # the amount that a percentile is when it stops in the bucket
+    percentiles: Ints  # the value of a percentile in the bucket
 
     def of(self, amounts: Ints) -> Ints:
-        """Return the bucket of each amount; negative amounts are in bucket 0."""
+        """Return the bucket of each amount; bucket 0 for negative amounts."""
         found = np.searchsorted(self.firsts, amounts, side="right") - 1
         return np.maximum(found, 0)
-
-    @property
-    def ends(self) -> Floats:
-        """Return percentiles in cores or bytes: the ends of buckets; the last bucket has none."""
-        return np.append(self.starts[1:], self.starts[-1])
 
 
 def _load(start: str, first: str, percentile: str) -> Buckets:

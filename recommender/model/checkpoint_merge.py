@@ -1,8 +1,8 @@
 """Merging of histories that cover the same usage, so that none of it counts twice.
 
-A recommender may come late to a VPA whose pods it has watched all the time, and whose checkpoint
-another one wrote from the same usage. Adding both would count that usage twice, each time the VPA
-goes from one to the other; taking one of them could forget a part.
+A VPA may move to this recommender from another one, which wrote its checkpoint from usage that
+this one has recorded too. Adding both would count that usage twice with each such move; taking
+only one of them could lose a part.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from recommender.model.usage import Usage
 
 
 def merge_checkpoint(usage: Usage, key: VpaKey, container: str, history: History, now: int) -> None:
-    """Add what a checkpoint holds to a VPA's container, without what is known already.
+    """Add the history in a checkpoint to a VPA's container, without the usage recorded already.
 
-    ``now`` is an instant: running memory windows aren't in checkpoints, so ours don't count.
+    The comparison leaves out windows that run at the instant ``now``: no checkpoint has them.
     """
     usage.autoscalers[key].history_flags.just_loaded.add(container)
     groups = [one for one in usage.groups(key) if one.container == container]
@@ -32,7 +32,7 @@ def merge_checkpoint(usage: Usage, key: VpaKey, container: str, history: History
 
 
 def merged_history(ours: History, theirs: History, half_lives: HalfLives) -> History:
-    """Return both histories as one; no bucket and no total weighs less than in either."""
+    """Return the merged history; each bucket and total weighs at least as much as in either."""
     table = Aggregates(half_lives, capacity=1)
     table.load(table.new(), ours)
     table.merge(_FIRST, _rest(table, theirs), _FIRST)
@@ -45,11 +45,11 @@ EMPTY_HISTORY = History(cpu=_EMPTY, memory=_EMPTY, first_sample=NEVER, last_samp
 
 
 def _rest(ours: Aggregates, theirs: History) -> Aggregates:
-    """Return what a history holds that the first row of a table doesn't."""
+    """Return the part of a history that the first row of a table doesn't have."""
     other = Aggregates(ours.half_lives, capacity=1)
     other.load(other.new(), theirs)
     if ours.first_sample[0] > theirs.last_sample:
-        return other  # ours began when theirs had ended
+        return other  # they don't overlap
     rest = Aggregates(ours.half_lives, capacity=1)
     rest.new()
     rest.cpu = ours.cpu.rest(_FIRST, other.cpu, _FIRST)

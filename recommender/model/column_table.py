@@ -1,4 +1,4 @@
-"""Tables of NumPy columns: one row per thing, whole-column operations instead of loops."""
+"""Tables of NumPy columns: one row per object, and operations on whole columns."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ _GROWTH = 1.25
 
 
 class ColumnTable:
-    """Columns that grow in place; a freed row is zeroed and used again.
+    """Columns that grow in place; a freed row is zeroed and reused.
 
-    A subclass makes its columns with :meth:`_column` and keeps them as attributes. Growing
-    happens in place (the allocator moves pages, it doesn't copy them), so a view of a column
-    must not be kept.
+    A subclass creates its columns with :meth:`_column` and keeps them as attributes. Columns are
+    resized in place (the allocator moves pages, it doesn't copy them), so don't keep a view of a
+    column.
     """
 
     def __init__(self, capacity: int = 16) -> None:
@@ -39,7 +39,7 @@ class ColumnTable:
         return self._used - 1
 
     def new_rows(self, count: int) -> Ints:
-        """``count`` new rows that follow each other; freed rows are not used for them."""
+        """Return ``count`` new consecutive rows; freed rows are not reused."""
         first = self._used
         if first + count > self._capacity:
             self._grow(first + count)
@@ -47,13 +47,13 @@ class ColumnTable:
         return np.arange(first, self._used)
 
     def marked(self, rows: Ints) -> Mask:
-        """Return which of all rows are among these; negative ones are none."""
+        """Return a mask over all rows that is True for these; negative numbers are ignored."""
         marks = np.zeros(self._capacity, dtype=np.bool_)
         marks[rows[rows >= 0]] = True
         return marks
 
     def free(self, row: int) -> None:
-        """Give a row back; its number may come up again."""
+        """Free a row; a new row may get its number."""
         for column in self.columns:
             column[row] = 0
         self._free.append(row)
@@ -67,15 +67,15 @@ class ColumnTable:
     def _grow(self, least: int) -> None:
         self._capacity = max(least, int(self._capacity * _GROWTH) + 16)
         for column in self.columns:
-            # No references are checked: no view is kept, see the class.
+            # No check of references: no view is kept, see the class.
             column.resize((self._capacity, *column.shape[1:]), refcheck=False)
 
 
 def distinct_batches(rows: Ints) -> list[Ints]:
-    """Split positions into batches in which each row occurs once; the order of a row is kept.
+    """Split positions into batches in which each row occurs once, in the order of each row.
 
-    ``distinct_batches([7, 8, 7])`` is ``[[0, 1], [2]]``. Samples of one row are processed in order,
-    and those of different rows at once.
+    ``distinct_batches([7, 8, 7])`` is ``[[0, 1], [2]]``. So samples of one row are processed in
+    order, and samples of different rows at once.
     """
     if not rows.size:
         return []

@@ -1,4 +1,4 @@
-"""History that ends: what expired, or is empty and of no use.
+"""Garbage collection of history: aggregates that are expired, or empty and unused.
 
 Source: recommender.md 5.4; docs/deviations.md X97, X98 and X125.
 """
@@ -19,18 +19,14 @@ from recommender.model.usage import Usage
 _SLICE = 500  # label sets, or VPAs, before other tasks run
 
 
-def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> int:
-    """Forget aggregates that are expired, or empty and of no use (5.4); returns how many.
+def collect(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
+    """Drop aggregates that are expired, or empty and unused (5.4); yield their number in slices.
 
-    An aggregate is of use while an active pod has its key, or one of its VPAs is in
-    ``contributive``, whose targets exist; without pods only if it has memory peaks (X97). What was
-    loaded for a container expires with the last of its samples. ``now`` is an instant.
+    An empty aggregate is in use while an active pod has its key. It is also in use if one of its
+    VPAs is in ``contributive`` (their targets exist), and a pod has its key or it has memory peaks
+    (X97). The loaded history of a container expires with the last of its samples. ``now`` is an
+    instant.
     """
-    return sum(collect_in_slices(usage, now, contributive))
-
-
-def collect_in_slices(usage: Usage, now: int, contributive: AbstractSet[VpaKey]) -> Iterator[int]:
-    """Yield the same, some label sets at a time."""
     active, others = list[int](), list[int]()
     for pod in usage.pods.values():
         (active if pod.active else others).extend(pod.containers.values())
@@ -50,10 +46,10 @@ def collect_in_slices(usage: Usage, now: int, contributive: AbstractSet[VpaKey])
 
 
 def expire_loaded(usage: Usage, now: int) -> None:
-    """Forget what was just loaded and is expired, whatever came since.
+    """Drop history that was just loaded and is expired, even if there are new samples since.
 
-    Had there been no restart, it would have been forgotten before these samples came. ``now`` is
-    the instant of the newest usage; before there is any, nothing is old.
+    Without a restart it would have expired before these samples. ``now`` is the instant of the
+    newest usage; without usage nothing expires.
     """
     if now == NEVER:
         return
@@ -68,21 +64,21 @@ def expire_loaded(usage: Usage, now: int) -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Sweep:
-    """One search for what is expired or of no use."""
+    """The state of one garbage collection."""
 
     usage: Usage
     now: int
     contributive: AbstractSet[VpaKey]
     in_use: Mask  # aggregates of active pods
-    there: Mask  # aggregates of any pods
+    there: Mask  # aggregates of all pods
     lost: set[Place] = field(default_factory=set)  # containers that lost a part of their history
 
 
 def _collect(sweep: _Sweep, label_sets: Sequence[LabelSet]) -> int:
     usage, aggregates, now = sweep.usage, sweep.usage.aggregates, sweep.now
     places = [(one, name, row) for one in label_sets for name, row in one.aggregates.items()]
-    looked_at = (bool(one.autoscalers & sweep.contributive) for one, _, _ in places)
-    useful = np.fromiter(looked_at, np.bool_, count=len(places))
+    matched = (bool(one.autoscalers & sweep.contributive) for one, _, _ in places)
+    useful = np.fromiter(matched, np.bool_, count=len(places))
     rows = np.array([row for _, _, row in places], dtype=np.int64)
     useful &= sweep.there[rows] | ~aggregates.memory.is_empty(rows)
     useless = aggregates.is_empty(rows) & ~sweep.in_use[rows] & ~useful
@@ -92,7 +88,6 @@ def _collect(sweep: _Sweep, label_sets: Sequence[LabelSet]) -> int:
         del label_set.aggregates[name]
         if aggregates.samples[row] or aggregates.memory.total[row]:
             sweep.lost.update((vpa, name) for vpa in label_set.autoscalers)
-        usage.forget_groups(label_set)
     for label_set in label_sets:
         usage.matching.drop_if_unused(label_set)
     collected = rows[needless]
@@ -118,13 +113,15 @@ def _mark(usage: Usage, key: VpaKey, container: str, *, expired: bool) -> None:
 
 
 def _is_unknown(usage: Usage, key: VpaKey, container: str) -> bool:
-    """Return whether no sample is left of a VPA's container."""
+    """Return True if no sample of a VPA's container is left."""
     rows, aggregates = _rows(usage, key, container), usage.aggregates
     return not (aggregates.samples[rows].any() or aggregates.memory.total[rows].any())
 
 
 def _rows(usage: Usage, key: VpaKey, container: str) -> list[int]:
-    return [row for one in usage.groups(key) if one.container == container for row in one.rows]
+    loaded = usage.autoscalers[key].loaded
+    rows: list[int] = usage.rows_of(key, container).tolist()
+    return [*rows, loaded[container]] if container in loaded else rows
 
 
 def _lifetime(usage: Usage, autoscaler: Autoscaler, container: str) -> int:

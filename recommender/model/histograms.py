@@ -4,10 +4,10 @@ Source: recommender.md 3.4-3.7; ``decaying_histogram.go`` and ``histogram.go`` i
 vertical-pod-autoscaler/pkg/recommender/util.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, Self, TypeVar
+from typing import Self
 
 import numpy as np
 
@@ -18,10 +18,9 @@ from recommender.model.timestamps import span
 FULL = 10_000  # the weight of the heaviest bucket in a checkpoint
 
 _SHIFT_AFTER = 100  # half-lives: weights grow up to 2**100 before they are scaled back
-_SLICE = 2048  # rows at a time: 2.9 MB of weights stay in the processor's cache
-_MANY = 100  # rows from which on folding is faster than a round of mergers for each
+_SLICE = 2048  # rows at a time, so that their weights (2.9 MB) fit in the processor's cache
 _INDEX = np.arange(COUNT)
-_IMPRECISION = 1e-9  # relative: two sums of the same weights in another order
+_IMPRECISION = 1e-9  # relative error of two sums of the same weights in another order
 _TINIEST = -5000  # 2 to this power is 0; keeps exponents within the C int that ldexp takes
 
 
@@ -34,7 +33,7 @@ class SavedHistogram:
     reference: int  # instant
 
     def __post_init__(self) -> None:
-        """Refuse what can't be a histogram.
+        """Validate the histogram.
 
         Raises:
             ValueError: the total or a weight is negative, or there is no such bucket.
@@ -49,15 +48,16 @@ class SavedHistogram:
 
 
 class Histograms(ColumnTable):
-    """ColumnTable of COUNT weights; a weight counts half after each half-life.
+    """A table of histograms; a sample loses half its weight in each half-life.
 
-    ``weights[row]`` and ``total[row]`` are relative to ``reference[row]`` (an instant): newer
-    samples weigh more than 1, and nothing is touched as time goes by. ``low`` and ``high``
-    are the outermost buckets that weigh EPSILON or more (COUNT-1 and 0 in an empty row).
+    ``weights[row]`` (COUNT buckets) and ``total[row]`` are relative to ``reference[row]`` (an
+    instant): newer samples weigh more, so stored weights need no update as time passes. ``low``
+    and ``high`` are the outermost buckets with a weight of at least EPSILON (COUNT-1 and 0 in an
+    empty row).
 
-    Operations take arrays of rows, amounts (millicores or bytes) and instants. Unless said
-    otherwise a row may occur more than once, and a batch adds up to what one call per
-    sample would, but for the last bits.
+    Operations take arrays of rows, amounts (millicores or bytes) and instants. Unless stated
+    otherwise a row may occur more than once. The result of a batch equals that of one call per
+    sample, except for the last bits.
     """
 
     def __init__(self, buckets: Buckets, half_life: timedelta, capacity: int = 16) -> None:
@@ -74,7 +74,7 @@ class Histograms(ColumnTable):
         self.above_low = self._column(np.int16)  # COUNT-1 less low, so that zero means empty
 
     def low(self, rows: Ints) -> Ints:
-        """Return the first bucket that isn't empty; COUNT-1 if all are."""
+        """Return the first bucket that isn't empty; COUNT-1 if all buckets are."""
         return COUNT - 1 - self.above_low[rows].astype(np.int64)
 
     def is_empty(self, rows: Ints) -> Mask:
@@ -82,7 +82,7 @@ class Histograms(ColumnTable):
         return empty
 
     def add(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
-        """Add samples that weigh ``weight`` at their time."""
+        """Add samples with the weight ``weight`` at their time."""
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -94,7 +94,7 @@ class Histograms(ColumnTable):
         np.maximum.at(self.high, rows, buckets.astype(np.int16))
 
     def subtract(self, rows: Ints, amounts: Ints, times: Ints, weight: float) -> None:
-        """Take samples back that were added with the same amount, time and weight."""
+        """Remove samples that were added with the same amount, time and weight."""
         self._align(rows, times)
         effective = weight * self._decay(rows, times)
         buckets = self.buckets.of(amounts)
@@ -105,10 +105,10 @@ class Histograms(ColumnTable):
         self.tighten(rows)
 
     def merge(self, rows: Ints, other: "Histograms", other_rows: Ints) -> None:
-        """Add each other row to the row at the same place; ``rows`` must be unique.
+        """Add each other row to the row at the same position; ``rows`` must be unique.
 
-        The older of two is first shifted to the reference time of the younger. ``other`` is
-        left as it is (recommender.md Q21): the work is done on copies.
+        The older of two rows is first shifted to the reference time of the younger one. ``other``
+        doesn't change, because it is copied (recommender.md Q21).
         """
         for start in range(0, len(rows), _SLICE):
             mine, theirs = rows[start : start + _SLICE], other_rows[start : start + _SLICE]
@@ -124,10 +124,10 @@ class Histograms(ColumnTable):
             self.high[mine] = np.maximum(self.high[mine], source.high)
 
     def fold(self, row: int, other: "Histograms", other_rows: Ints) -> None:
-        """Add many rows to one: to the last bit what merging one after the other does.
+        """Add many rows to one; the result is exactly that of merging one after the other.
 
-        Ours is shifted a few times, wherever a later reference time comes; all rows in between are
-        shifted to it together, and the rest are sums.
+        The row is shifted only at each later reference time. All rows up to the next one are
+        shifted to it together, and then summed up.
         """
         mine = np.array([row])
         for start in range(0, len(other_rows), _SLICE):
@@ -156,13 +156,13 @@ class Histograms(ColumnTable):
         self.high[row] = max(self.high[row], source.high[part].max())
 
     def rest(self, rows: Ints, other: "Histograms", other_rows: Ints) -> "Histograms":
-        """Return what each other row holds that the row at the same place doesn't; new histograms.
+        """Return new histograms: each other row without the row at the same position.
 
-        Merged with the rest, a row weighs in each bucket as much as the heavier of the two. So it
-        counts once what both have seen; and its total is no less than that of either.
+        A row that is merged with the rest has in each bucket the heavier of the two weights, and at
+        least the larger total. So samples that are in both count once.
 
-        A checkpoint is rounded: by how much a bucket may differ for that doesn't count. What the
-        other's total is ahead by nevertheless is spread like its weights.
+        Differences that rounding in a checkpoint can cause are ignored. If the other total is still
+        larger, the missing weight is distributed like the other weights.
         """
         mine, rest = self.copy(rows), other.copy(other_rows)
         everything = np.arange(len(rows))
@@ -182,15 +182,8 @@ class Histograms(ColumnTable):
         rest.tighten(everything)
         return rest
 
-    def merged(self, members: Sequence[Sequence[int]]) -> Self:
-        """New histograms, each of which is the merger of some rows, in their order."""
-        merged = type(self)(self.buckets, self.half_life, capacity=len(members))
-        merged.new_rows(len(members))
-        merge_members(merged, self, members)
-        return merged
-
     def copy(self, rows: Ints) -> Self:
-        """New histograms with these rows, in this order, as rows 0, 1, 2 and so on."""
+        """Return new histograms with these rows, in this order, as rows 0, 1, 2 and so on."""
         copy = type(self)(self.buckets, self.half_life, capacity=len(rows))
         copy.new_rows(len(rows))
         for mine, column in zip(self.columns, copy.columns, strict=True):
@@ -198,9 +191,9 @@ class Histograms(ColumnTable):
         return copy
 
     def stops(self, rows: Ints, fractions: tuple[float, ...]) -> Ints:
-        """Return the bucket where each percentile stops: rows times fractions; -1 in an empty row.
+        """Return the bucket of each percentile, rows times fractions; -1 in an empty row.
 
-        The first bucket at which the sum of weights reaches ``fraction * total``, within
+        It is the first bucket at which the sum of weights reaches ``fraction * total``, within
         ``low``..``high``.
         """
         found = np.empty((len(rows), len(fractions)), dtype=np.int64)
@@ -224,7 +217,7 @@ class Histograms(ColumnTable):
         return np.where(stops < 0, 0, self.buckets.percentiles[stops])
 
     def save(self, rows: Ints) -> list[SavedHistogram]:
-        """Relative weights of each row; buckets below 1/20000 of the heaviest are left out."""
+        """Return relative weights of each row, without buckets below 1/20000 of the heaviest."""
         saved = []
         for start in range(0, len(rows), _SLICE):
             part = rows[start : start + _SLICE]
@@ -242,7 +235,7 @@ class Histograms(ColumnTable):
         return saved
 
     def load(self, row: int, saved: SavedHistogram) -> None:
-        """Fill a new row; the reference time is taken verbatim, without rounding."""
+        """Fill a new row; the reference time is not rounded."""
         self.reference[row] = saved.reference
         whole = sum(saved.weights.values())
         if not whole:
@@ -252,25 +245,25 @@ class Histograms(ColumnTable):
         self.weights[row, buckets] = np.fromiter(saved.weights.values(), dtype=np.float64) * share
         self.total[row] = saved.total
         filled = [at for at, weight in saved.weights.items() if weight * share >= EPSILON]
-        if filled:  # by hand: a start loads tens of thousands, one after the other
+        if filled:  # faster than tighten: a start loads tens of thousands of rows, one by one
             self.above_low[row] = COUNT - 1 - min(filled)
             self.high[row] = max(filled)
 
     def _inside(self, rows: Ints) -> Mask:
-        """Return which buckets are within ``low``..``high``; outside is only dust below EPSILON."""
+        """Return a mask of the buckets in ``low``..``high``; the others weigh less than EPSILON."""
         return (self.low(rows)[:, None] <= _INDEX) & (self.high[rows][:, None] >= _INDEX)
 
     def inner(self, rows: Ints) -> Floats:
-        """Return the weights, less the dust outside ``low``..``high``."""
+        """Return the weights, with zeros outside ``low``..``high``."""
         return np.where(self._inside(rows), self.weights[rows], 0.0)
 
     def _decay(self, rows: Ints, times: Ints) -> Floats:
-        """Return what a weight at each time is worth at the reference time of its row."""
+        """Return the factors that convert weights at these times to the rows' reference times."""
         decay: Floats = np.exp2((times - self.reference[rows]) / self._half_life)
         return decay
 
     def _align(self, rows: Ints, times: Ints) -> None:
-        """Shift rows whose reference time is too far behind a sample."""
+        """Shift rows whose reference time is more than _SHIFT_AFTER half-lives before a sample."""
         while True:
             late = times > self.reference[rows] + _SHIFT_AFTER * self._half_life
             if not late.any():
@@ -294,7 +287,7 @@ class Histograms(ColumnTable):
         self.tighten(rows)
 
     def tighten(self, rows: Ints) -> None:
-        """Move ``low`` and ``high`` inwards to buckets that aren't empty."""
+        """Move ``low`` and ``high`` inwards to the next buckets that aren't empty."""
         outermost = np.minimum(
             self.weights[rows, self.low(rows)], self.weights[rows, self.high[rows]]
         )
@@ -306,35 +299,6 @@ class Histograms(ColumnTable):
         high = np.where(downward.any(axis=1), COUNT - 1 - downward[:, ::-1].argmax(axis=1), 0)
         self.above_low[rows] = COUNT - 1 - low
         self.high[rows] = high
-
-
-class Mergeable(Protocol):
-    """ColumnTable that take in those of another table."""
-
-    def merge(self, rows: Ints, other: Self, other_rows: Ints, /) -> None:
-        """Add each other row to the row at the same place."""
-
-    def fold(self, row: int, other: Self, other_rows: Ints, /) -> None:
-        """Add all other rows to one."""
-
-
-M = TypeVar("M", bound=Mergeable)
-
-
-def merge_members(merged: M, table: M, members: Sequence[Sequence[int]]) -> None:
-    """Let row i of ``merged`` take in the i-th members of a table, in their order.
-
-    All first members are merged at once, then all second ones; rows of very many have their own
-    turn, because they would be alone in most of the batches.
-    """
-    for row, group in enumerate(members):
-        if len(group) > _MANY:
-            merged.fold(row, table, np.array(group))
-    few = [(row, group) for row, group in enumerate(members) if len(group) <= _MANY]
-    for place in range(max((len(group) for _, group in few), default=0)):
-        pairs = [(row, group[place]) for row, group in few if len(group) > place]
-        rows, sources = np.array(pairs).T
-        merged.merge(rows, table, sources)
 
 
 def _without_dust(weights: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""What becomes of a VPA's history when its selector changes, and when it is to start over.
+"""Changes of a VPA's history: after a change of its selector, and when it starts over.
 
 Source: docs/deviations.md Q3 and X123.
 """
@@ -17,18 +17,19 @@ from recommender.model.usage import Usage
 
 
 def keep_former_history(usage: Usage) -> None:
-    """Keep what pods used that a VPA's target selects no longer, once the last of them is gone.
+    """Move the usage of pods that a VPA selects no longer to its loaded history.
 
-    A workload that was re-created under its name may have other labels. What another VPA matches
-    is left to that one, and nothing moves while the target selects nothing: it may come back.
+    A workload that was re-created under its name may have other labels. Usage moves when the last
+    of the pods is gone. Usage that another VPA matches stays there. Nothing moves while the target
+    selects nothing, because it may come back.
     """
-    heirs: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
+    receivers: defaultdict[LabelSet, list[Autoscaler]] = defaultdict(list)
     for autoscaler in usage.autoscalers.values():
         if autoscaler.former and autoscaler.selector != NOTHING:
             for label_set in [one for one in autoscaler.former if not one.pods]:
                 autoscaler.former.discard(label_set)
-                heirs[label_set].append(autoscaler)
-    for label_set, autoscalers in heirs.items():
+                receivers[label_set].append(autoscaler)
+    for label_set, autoscalers in receivers.items():
         if label_set.autoscalers:
             continue
         for container in tuple(label_set.aggregates):
@@ -37,7 +38,7 @@ def keep_former_history(usage: Usage) -> None:
 
 
 def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
-    """Drop the history of a VPA's container; other VPAs keep theirs of its pods.
+    """Drop the history of a VPA's container; other VPAs of its pods keep it.
 
     ``now`` is an instant.
     """
@@ -61,13 +62,12 @@ def start_over(usage: Usage, key: VpaKey, container: str, now: int) -> None:
 def _move(
     usage: Usage, label_set: LabelSet, container: str, autoscalers: Iterable[Autoscaler]
 ) -> None:
-    """Let what pods with these labels used be what was loaded for these VPAs."""
+    """Move the usage of pods with these labels to the loaded history of these VPAs."""
     rows = np.array([label_set.aggregates[container]])
     for autoscaler in autoscalers:
         if container not in autoscaler.loaded:
             usage.load_history(autoscaler.key, container, EMPTY_HISTORY)
         into = np.array([autoscaler.loaded[container]])
         usage.aggregates.merge(into, usage.aggregates, rows)
-    usage.forget_groups(label_set)
     del label_set.aggregates[container]
     usage.drop_aggregates(rows)

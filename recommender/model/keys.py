@@ -1,11 +1,11 @@
-"""The keys of pods, VPAs and aggregates; tuples, because millions of look-ups use them."""
+"""The keys of pods and VPAs, as tuples, because millions of look-ups use them."""
 
 import zlib
 from typing import NamedTuple
 
 
 class PodKey(NamedTuple):
-    """A pod's name; what carries it may change, see ``TrackedPod.uid``."""
+    """A pod's name; another pod may get it, see ``TrackedPod.uid``."""
 
     namespace: str
     name: str
@@ -23,13 +23,5 @@ class VpaKey(NamedTuple):
         return zlib.crc32("/".join(self).encode()) / 2**32
 
 
-class AggregateKey(NamedTuple):
-    """Containers that share their history: recommender.md 5.1."""
-
-    namespace: str
-    container: str
-    labels: str  # the pod's labels in canonical text
-
-
 Place = tuple[VpaKey, str]
-"""A VPA's container: what a checkpoint is about."""
+"""A VPA and a container name; each pair has one checkpoint."""

@@ -1,4 +1,4 @@
-"""Which VPAs look at which pods: by namespace and labels, and by nothing else.
+"""Matching of VPAs and pods by namespace and labels.
 
 Pods with equal labels are one :class:`LabelSet`, so a selector is evaluated once per label set
 and not once per pod.
@@ -25,8 +25,8 @@ class LabelSet:
     namespace: str
     text: str  # canonical
     labels: Mapping[str, str]
-    mark: str = ""  # not empty: no pod has it, aggregates of pods that are gone share it
-    autoscalers: set[VpaKey] = field(default_factory=set)  # those whose selector matches
+    mark: str = ""  # not empty: it has no pods, but compacted aggregates of deleted pods
+    autoscalers: set[VpaKey] = field(default_factory=set)  # VPAs whose selector matches
     aggregates: dict[str, int] = field(default_factory=dict)  # container name -> row
     pods: int = 0  # tracked pods with these labels
     sidecars: Counter[str] = field(default_factory=Counter)  # pods by native sidecar
@@ -39,7 +39,7 @@ class LabelSet:
         self.regular.update(regular)
 
     def leave(self, sidecars: Iterable[str], regular: Iterable[str]) -> None:
-        """Count it no longer."""
+        """Undo ``enter``."""
         self.pods -= 1
         if self.pods:
             self.sidecars.subtract(sidecars)
@@ -50,36 +50,33 @@ class LabelSet:
 
 
 class Selectors:
-    """The selectors of one namespace, found by a label that each of them asks for.
+    """The selectors of one namespace, indexed by a label that each of them requires.
 
-    Nearly all selectors name a label and its value (``app=web``), so of a thousand in a
-    namespace only a few have to be tried on a pod. Where a selector names several, that counts
-    which the fewest others name: ``env=prod`` would find everybody.
+    Nearly all selectors require a label with a value (``app=web``), so only a few of a thousand in
+    a namespace are evaluated for a pod. If a selector requires several, it is indexed by the label
+    that the fewest others have: many would have ``env=prod``.
     """
 
     def __init__(self) -> None:
-        self._all: dict[str, Selector] = {}
         self._by_label: dict[tuple[str, str], dict[str, Selector]] = {}
-        self._anywhere: dict[str, Selector] = {}  # those that name no label and value
-        self._places: dict[str, tuple[tuple[str, str], ...]] = {}  # in _by_label
+        self._unindexed: dict[str, Selector] = {}  # selectors that require no label with a value
+        self._places: dict[str, tuple[tuple[str, str], ...]] = {}  # in _by_label, for each name
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self._places)
 
     def put(self, name: str, selector: Selector) -> None:
-        """Add a selector, or give the name another one."""
-        if name in self._all:
+        """Add or replace the selector of a name."""
+        if name in self._places:
             self.remove(name)
-        self._all[name] = selector
-        places = self._places[name] = self._best(selector)
+        places = self._places[name] = self._index_labels(selector)
         for place in places:
             self._by_label.setdefault(place, {})[name] = selector
         if not places and not selector.nothing:
-            self._anywhere[name] = selector
+            self._unindexed[name] = selector
 
     def remove(self, name: str) -> None:
-        del self._all[name]
-        self._anywhere.pop(name, None)
+        self._unindexed.pop(name, None)
         for place in self._places.pop(name):
             there = self._by_label[place]
             del there[name]
@@ -87,25 +84,25 @@ class Selectors:
                 del self._by_label[place]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[tuple[str, Selector]]:
-        """Return the selectors that can match at all, each of them once."""
+        """Return the selectors that may match, each of them once."""
         found = (self._by_label.get(pair) for pair in labels.items())
         there = (each.items() for each in found if each is not None)
-        return chain(chain.from_iterable(there), self._anywhere.items())
+        return chain(chain.from_iterable(there), self._unindexed.items())
 
     def matching(self, labels: Mapping[str, str]) -> Iterator[str]:
         """Return the names of the selectors that match."""
         return (name for name, one in self.candidates(labels) if one.matches(labels))
 
-    def _best(self, selector: Selector) -> tuple[tuple[str, str], ...]:
-        """Labels of which a pod must have one; none if there is no such thing."""
+    def _index_labels(self, selector: Selector) -> tuple[tuple[str, str], ...]:
+        """Return the labels of which a pod must have one; empty if the selector requires none."""
         named = [
             tuple((one.key, value) for value in dict.fromkeys(one.values))
             for one in selector.requirements
             if one.operator in _NAMING
         ]
-        return min(named, key=self._crowd, default=())
+        return min(named, key=self._selector_count, default=())
 
-    def _crowd(self, places: tuple[tuple[str, str], ...]) -> int:
+    def _selector_count(self, places: tuple[tuple[str, str], ...]) -> int:
         return sum(len(self._by_label.get(place, ())) for place in places)
 
 
@@ -122,7 +119,7 @@ class Matching:
             yield from label_sets.values()
 
     def label_set(self, namespace: str, labels: Mapping[str, str], *, mark: str = "") -> LabelSet:
-        """Return the label set of these labels; a new one is matched with the VPAs first.
+        """Return the label set of these labels, after matching a new one with the VPAs.
 
         Equal labels with another ``mark`` are another label set.
         """
@@ -137,17 +134,13 @@ class Matching:
                 self._join(VpaKey(namespace, name), found)
         return found
 
-    def known(self, namespace: str, text: str) -> LabelSet:
-        """Return the label set of a canonical text that is in use."""
-        return self._label_sets[namespace][text]
-
     def is_matched(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether any VPA's selector matches, without remembering the labels."""
+        """Return True if any VPA's selector matches; doesn't add a label set."""
         selectors = self._selectors.get(namespace)
         return selectors is not None and any(True for _ in selectors.matching(labels))
 
     def select(self, vpa: VpaKey, selector: Selector) -> set[LabelSet]:
-        """Give a VPA its selector; returns the label sets whose matches changed."""
+        """Set the selector of a VPA; return the label sets that it began or ceased to match."""
         before = self._matched.get(vpa, set())
         for label_set in before:
             label_set.autoscalers.discard(vpa)
@@ -159,7 +152,7 @@ class Matching:
         return before ^ self._matched[vpa]
 
     def remove(self, vpa: VpaKey) -> set[LabelSet]:
-        """Forget a VPA; returns the label sets that it matched."""
+        """Remove a VPA; return the label sets that it matched."""
         selectors = self._selectors[vpa.namespace]
         selectors.remove(vpa.name)
         if not selectors:
@@ -174,7 +167,7 @@ class Matching:
         return self._matched[vpa]
 
     def drop_if_unused(self, label_set: LabelSet) -> None:
-        """Forget labels that no pod and no aggregate has any more; rollouts make many."""
+        """Drop a label set without pods and aggregates; rollouts leave many of them."""
         if label_set.pods or label_set.aggregates:
             return
         label_sets = self._label_sets.get(label_set.namespace, {})

@@ -1,7 +1,7 @@
-"""Memory counts by its peak per window: one sample of a container in each window.
+"""Memory windows: the peak of each window is one sample of the container.
 
 Arrays have one element per container; amounts are bytes, times are instants, intervals are in
-microseconds. Windows follow each other from the container's first sample on.
+microseconds. Windows are consecutive, beginning with the container's first sample.
 
 Source: recommender.md 4.3, 4.4; ``addMemorySample`` and ``RecordOOM``,
 vertical-pod-autoscaler/pkg/recommender/model/container.go.
@@ -19,7 +19,7 @@ MAX_AMOUNT = 1e14  # bytes; see common.resources
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryWindows:
-    """Where each container stands."""
+    """The state of each container."""
 
     last: Ints  # time of the last sample
     end: Ints  # end of the running window, NEVER before the first sample
@@ -29,24 +29,23 @@ class MemoryWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowUpdate:
-    """What a sample of each container means."""
+    """The effect of one sample of each container."""
 
     accepted: Mask
     after: MemoryWindows
-    replaces: Mask  # the old peak of the window has to be taken back …
-    replaced: Ints  # … which was this amount, at ``after.end``
-    counts: Mask  # the sample is the window's new peak, at ``after.end``
+    replaces: Mask  # subtract the old peak of the window, ``replaced`` at ``after.end``
+    replaced: Ints
+    counts: Mask  # the sample is the window's new peak: add it at ``after.end``
 
 
 def observe(
     before: MemoryWindows, times: Ints, amounts: Ints, *, interval: Ints, is_oom: bool = False
 ) -> WindowUpdate:
-    """Let each container take one sample.
+    """Compute the effect of one sample of each container.
 
-    A negative amount is refused, and so is usage from before the last sample (the same
-    time is fine). Within a window only a higher sample counts, and then it replaces the
-    peak. A window that began with 0 takes any later sample: the reference ignores those
-    until the window ends (recommender.md Q7).
+    Negative amounts are refused, and so is usage from before the last sample (an equal time is
+    accepted). Within a window only a higher sample counts, and replaces the peak. That includes a
+    window whose peak is 0, in which the reference ignores later samples (recommender.md Q7).
     """
     accepted = amounts >= 0
     if not is_oom:
@@ -72,16 +71,17 @@ def observe(
 
 
 def is_too_old(before: MemoryWindows, times: Ints, *, interval: Ints) -> Mask:
-    """Return whether an OOM kill is more than an interval older than the last sample."""
+    """Return True for OOM kills that are more than an interval older than the last sample."""
     too_old: Mask = (before.last != NEVER) & (times < before.last - interval)
     return too_old
 
 
 def needed(before: MemoryWindows, requests: Ints, *, ratio: Floats, min_bump: Floats) -> Ints:
-    """Return how much memory would have saved a killed container.
+    """Return the amount of memory to record for an OOM kill.
 
-    Its request or its peak, whichever is more, raised by ``ratio`` and at least by
-    ``min_bump`` bytes. Earlier kills are left out, so that repeated ones don't run away.
+    It is the request or the peak of usage, whichever is higher, multiplied by ``ratio``, and raised
+    by at least ``min_bump`` bytes. Peaks of earlier kills don't count, so that repeated kills
+    don't multiply.
     """
     used = np.maximum(requests, before.peak)
     by_ratio = np.clip(used * ratio, 0.0, MAX_AMOUNT).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What becomes of OOM kills."""
+"""The outcomes of OOM kills."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from recommender.model.pods import NOWHERE
 
 
 class OomOutcome(Code):
-    """What became of an OOM kill; all but the first are reasons why nothing was learnt."""
+    """The outcome of an OOM kill; all but the first are reasons to discard it."""
 
     RECORDED = "recorded", "It raised the memory peak, or a higher peak covers it."
     UNKNOWN_CONTAINER = (
@@ -31,8 +31,8 @@ class OomOutcome(Code):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomResult:
-    """What was learnt from an OOM kill."""
+    """The outcome of an OOM kill, and the amount that it recorded."""
 
     outcome: OomOutcome
-    aggregate: int = NOWHERE  # of the container, if it is known
-    amount: int = 0  # bytes that would have been needed
+    aggregate: int = NOWHERE  # of the container, if that is tracked
+    amount: int = 0  # bytes; see memory_peaks.needed

@@ -1,27 +1,26 @@
-"""Pods and containers whose usage we follow."""
+"""The pods and containers in the model."""
 
 import enum
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 
 from recommender.model.column_table import ColumnTable, Ints
-from recommender.model.keys import AggregateKey, PodKey
+from recommender.model.keys import PodKey
 from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import MemoryWindows
 from recommender.model.timestamps import NEVER
 
-_LONG_AGO = 1  # an instant: there was a sample, and no other is older
-_DIGITS = 15  # of a UID: enough to distinguish pods, and fit for a column of integers
+_LONG_AGO = 1  # the earliest instant after NEVER
+_DIGITS = 15  # of a UID, in hexadecimal: enough to distinguish pods, and fit into 64 bits
 
-NOWHERE = -1  # no aggregate: it was collected, and the next sample makes a new one
+NOWHERE = -1  # no aggregate: it was collected, and the next sample creates a new one
 
 
 class RequestSource(enum.StrEnum):
-    """Where the requests of a container are read from; the label of the counter."""
+    """The field from which the requests of a container are read; also the label of the counter."""
 
     STATUS = "Pod.Status.ContainerStatuses"
     INIT_STATUS = "Pod.Status.InitContainerStatuses"
@@ -31,14 +30,14 @@ class RequestSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What a pod object says that matters here."""
+    """The fields of a pod object that the model needs."""
 
     key: PodKey
     uid: str
     labels: Mapping[str, str]
     active: bool  # neither succeeded nor failed
-    containers: tuple[str, ...]  # those that are followed
-    sidecars: tuple[str, ...] = ()  # native ones, whether or not they are followed
+    containers: tuple[str, ...]  # tracked ones
+    sidecars: tuple[str, ...] = ()  # all native sidecars, tracked or not
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,29 +51,18 @@ class TrackedPod:
     sidecars: tuple[str, ...] = ()
     containers: dict[str, int] = field(default_factory=dict)  # name -> row of Containers
 
-    @classmethod
-    def of(cls, pod: PodFacts, label_set: LabelSet) -> Self:
-        """Track a pod; its containers come later."""
-        return cls(
-            key=pod.key,
-            uid=pod.uid,
-            label_set=label_set,
-            active=pod.active,
-            sidecars=pod.sidecars,
-        )
-
     def is_regular(self, container: str) -> bool:
-        """Return whether a followed container is none of the native sidecars."""
+        """Return True if a tracked container is not a native sidecar."""
         return container not in self.sidecars
 
     @property
     def regular(self) -> Iterable[str]:
-        """Return the regular containers."""
+        """Return the names of the tracked regular containers."""
         return filter(self.is_regular, self.containers)
 
 
 def pod_number(uid: str) -> int:
-    """Return a pod's UID as a number: its first 60 bits, or as many of its hash."""
+    """Return the first 60 bits of a pod's UID as a number; of its hash if it isn't hexadecimal."""
     try:
         return int(uid.replace("-", "")[:_DIGITS], 16)
     except ValueError:
@@ -87,29 +75,29 @@ class Containers(ColumnTable):
     def __init__(self, capacity: int = 16) -> None:
         super().__init__(capacity)
         self.aggregate: Ints = self._column(np.int64)  # row of Aggregates, or NOWHERE
-        self.first_sample: Ints = self._column(np.int64)  # of either resource; OOM kills aside
+        self.first_sample: Ints = self._column(np.int64)  # of either resource, without OOM kills
         self.last_cpu: Ints = self._column(np.int64)
         self.last_memory: Ints = self._column(np.int64)
         self.window_end: Ints = self._column(np.int64)
         self.peak: Ints = self._column(np.int64)
         self.oom_peak: Ints = self._column(np.int64)
         self.pod: Ints = self._column(np.int64)  # see pod_number
-        self.last_oom: Ints = self._column(np.int64)  # time of the latest kill that was looked at
-        self.keys: dict[int, AggregateKey] = {}
+        self.last_oom: Ints = self._column(np.int64)  # time of the latest processed OOM kill
+        self.keys: dict[int, tuple[LabelSet, str]] = {}  # the pod's labels, the container's name
 
-    def track(self, key: AggregateKey, aggregate: int, uid: str) -> int:
+    def track(self, label_set: LabelSet, name: str, aggregate: int, uid: str) -> int:
         row = self.new()
-        self.keys[row] = key
+        self.keys[row] = label_set, name
         self.pod[row] = pod_number(uid)
         self.aggregate[row] = aggregate
         return row
 
-    def move(self, row: int, key: AggregateKey, aggregate: int) -> None:
-        """Let the container count for another aggregate, from a new window on.
+    def move(self, row: int, label_set: LabelSet, aggregate: int) -> None:
+        """Move the container to another aggregate and begin a new window.
 
-        The old window's peak stays where it was added.
+        The old window's peak stays in the old aggregate.
         """
-        self.keys[row] = key
+        self.keys[row] = label_set, self.keys[row][1]
         self.aggregate[row] = aggregate
         self.window_end[row] = NEVER
         self.peak[row] = 0
@@ -121,15 +109,16 @@ class Containers(ColumnTable):
         self.aggregate[row] = NOWHERE
 
     def forget_times_after(self, latest: int, rows: Ints) -> None:
-        """Accept samples of these containers again whose last sample is from after ``latest``.
+        """Reset the time of the last sample of these containers if it is after ``latest``.
 
-        The clock by which that one was accepted has been put back since.
+        That sample was accepted before the clock moved backwards; without the reset it would block
+        all samples up to its time.
         """
         for column in (self.last_cpu, self.last_memory):
             column[rows[column[rows] > latest]] = _LONG_AGO
 
     def note_first(self, rows: Ints, times: Ints) -> None:
-        """Keep the time of each container's first sample; these come in their order."""
+        """Record the time of each container's first sample; ``times`` are in order."""
         fresh = self.first_sample[rows] == NEVER
         # Of several samples of a container the last assignment counts.
         self.first_sample[rows[fresh][::-1]] = times[fresh][::-1]
@@ -143,7 +132,7 @@ class Containers(ColumnTable):
         )
 
     def highest(self, rows: Ints) -> Ints:
-        """Return the peaks of the running windows, wherever they are from; bytes."""
+        """Return the peaks of the running windows, from usage or OOM kills, in bytes."""
         return np.maximum(self.peak[rows], self.oom_peak[rows])
 
     def set_windows(self, rows: Ints, windows: MemoryWindows) -> None:

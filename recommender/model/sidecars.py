@@ -1,7 +1,7 @@
-"""Which container names of a VPA are those of native sidecars.
+"""The container names of a VPA that belong to native sidecars.
 
-With the gate NativeSidecar off they get no recommendation, though a checkpoint from a time when it
-was on, or Prometheus, may report their usage (X108).
+With the gate NativeSidecar off they get no recommendation, although Prometheus or a checkpoint from
+before may report their usage (X108).
 """
 
 from recommender.model.keys import VpaKey
@@ -13,7 +13,8 @@ _NONE: frozenset[str] = frozenset()
 class Sidecars:
     """The native sidecars of VPAs, from tracked pods and from loaded checkpoints.
 
-    Checkpoints count as long as no pod says otherwise. ``scaled``: the gate is on.
+    A checkpoint counts unless a pod has a regular container with the name. ``scaled`` means that
+    the gate is on.
     """
 
     def __init__(self, *, scaled: bool = False) -> None:
@@ -21,29 +22,29 @@ class Sidecars:
         self._marked: dict[VpaKey, set[str]] = {}  # by checkpoints
 
     def mark(self, key: VpaKey, container: str) -> None:
-        """Record that a checkpoint calls the container a native sidecar."""
+        """Record that a checkpoint marks the container as a native sidecar."""
         self._marked.setdefault(key, set()).add(container)
 
     def forget(self, key: VpaKey) -> None:
-        """Forget what the checkpoints of a VPA said."""
+        """Drop the marks of a VPA's checkpoints."""
         self._marked.pop(key, None)
 
     def left_out(self, key: VpaKey, matching: Matching) -> frozenset[str]:
-        """Return the names that get no recommendation: none with the gate on."""
+        """Return the names that get no recommendation; empty with the gate on."""
         return _NONE if self.scaled else self.of(key, matching)
 
     def to_mark(self, key: VpaKey, matching: Matching) -> frozenset[str]:
-        """Return the names whose checkpoints are to say so.
+        """Return the names whose checkpoints get the mark.
 
-        With the gate off these are the ones that say so already.
+        With the gate off these are the names whose loaded checkpoints have it.
         """
         names = self.of(key, matching)
         return names if self.scaled else names & self._marked.get(key, _NONE)
 
     def of(self, key: VpaKey, matching: Matching) -> frozenset[str]:
-        """Return the VPA's container names that are those of native sidecars.
+        """Return the names of the VPA's native sidecars.
 
-        A name that a regular container of one of its pods has is none of them.
+        A name that is also that of a regular container in one of its pods is left out.
         """
         label_sets = matching.matched(key)
         names = set(self._marked.get(key, ()))

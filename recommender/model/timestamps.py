@@ -1,7 +1,7 @@
 """Instants as integers, so that a column of them is a NumPy array.
 
 An instant is the number of microseconds since 0001-01-01T00:00:00Z, Go's zero time. So 0
-means "never", and the multiples of a half-life count from where the reference counts them.
+means "never", and multiples of a half-life count from the same time as in the reference.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ def span(duration: timedelta) -> int:
 
 
 def instant(moment: datetime | None) -> int:
-    """Return the integer of a moment; NEVER for None."""
+    """Return the instant of a moment; NEVER for None."""
     return NEVER if moment is None else (moment - _ZERO) // _MICROSECOND
 
 
 def moment(value: int) -> datetime | None:
-    """Return the moment of an integer, None for NEVER; past the year 9999 it is that year's end."""
+    """Return the moment of an instant; None for NEVER, and at most the end of the year 9999."""
     if value == NEVER:
         return None
     return _LATEST if value >= _LATEST_INSTANT else _ZERO + timedelta(microseconds=value)

@@ -1,6 +1,6 @@
-"""The model: pods, aggregates and VPAs together, fed by batches of samples.
+"""The model of usage: pods, aggregates and VPAs; samples are added in batches.
 
-The cycle alone changes it, and nothing here waits, so no task sees a change half done.
+It changes under the recommender's ``model_lock`` alone. No method waits, so each call is atomic.
 
 Source: recommender.md sections 4-6.
 """
@@ -28,7 +28,7 @@ from recommender.model.autoscalers import (
     rule_for,
 )
 from recommender.model.column_table import Ints, Mask, distinct_batches
-from recommender.model.keys import AggregateKey, PodKey, VpaKey
+from recommender.model.keys import PodKey, VpaKey
 from recommender.model.matching import LabelSet, Matching
 from recommender.model.memory_peaks import OpenPeaks, WindowUpdate
 from recommender.model.oom_outcome import OomOutcome, OomResult
@@ -38,12 +38,12 @@ from recommender.model.sidecars import Sidecars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerGroup:
-    """The aggregates of one container name that a VPA sees."""
+    """The aggregates of one container name that a VPA matches or that were loaded for it."""
 
     vpa: VpaKey
     container: str
     rows: tuple[int, ...]  # of Aggregates; the loaded history comes last
-    has_pods: bool  # some of it comes from pods, not only from a checkpoint
+    has_pods: bool  # it has more than the loaded history
 
 
 class Usage:
@@ -63,18 +63,15 @@ class Usage:
         self.matching = Matching()
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
-        self._groups: dict[
-            VpaKey, tuple[ContainerGroup, ...]
-        ] = {}  # as long as nothing about them changes
-        self.selectors_version = 0  # grows with every change of what the VPAs match
+        self.selectors_version = 0  # incremented when a VPA changes
 
     # Pods
 
     def put_pod(self, pod: PodFacts, now: int) -> None:
-        """Add a pod, or take over what changed.
+        """Add or update a pod.
 
-        A pod that came back under the same name starts over (Q33), and so do the windows of its
-        containers when its labels change (Q10). Aggregates stay.
+        A new pod with the same name starts over (Q33). If a pod's labels change, its containers
+        begin new windows (Q10). Aggregates stay.
         """
         tracked = self.pods.get(pod.key)
         if tracked is not None and tracked.uid != pod.uid:
@@ -82,15 +79,21 @@ class Usage:
             tracked = None
         label_set = self.matching.label_set(pod.key.namespace, pod.labels)
         if tracked is None:
-            tracked = self.pods[pod.key] = TrackedPod.of(pod, label_set)
+            tracked = self.pods[pod.key] = TrackedPod(
+                key=pod.key,
+                uid=pod.uid,
+                label_set=label_set,
+                active=pod.active,
+                sidecars=pod.sidecars,
+            )
             label_set.enter(tracked.sidecars, tracked.regular)
         elif tracked.label_set is not label_set:
             self._relabel(tracked, label_set, now)
         tracked.active = pod.active
         for name in pod.containers:
             if name not in tracked.containers:
-                key = AggregateKey(pod.key.namespace, name, label_set.text)
-                row = self.containers.track(key, self._aggregate(label_set, name, now), pod.uid)
+                aggregate = self._aggregate(label_set, name, now)
+                row = self.containers.track(label_set, name, aggregate, pod.uid)
                 tracked.containers[name] = row
                 label_set.regular[name] += tracked.is_regular(name)
         for name in tracked.containers.keys() - set(pod.containers):
@@ -98,7 +101,7 @@ class Usage:
             label_set.regular[name] -= tracked.is_regular(name)
 
     def remove_pod(self, key: PodKey) -> None:
-        """Forget a pod and its windows; its aggregates stay."""
+        """Remove a pod and its windows; its aggregates stay."""
         tracked = self.pods.pop(key)
         for row in tracked.containers.values():
             self.containers.forget(row)
@@ -115,9 +118,9 @@ class Usage:
         update_mode: str = "",
         target: str = "",
     ) -> None:
-        """Add a VPA, or take over what changed; ``update_mode`` is as written.
+        """Add or update a VPA; ``update_mode`` is as written.
 
-        Its loaded history stays (Q3), unless it is about another ``target`` from now on (X123).
+        Its loaded history stays (Q3), unless ``target`` changes (X123).
         """
         asked = (selector, rules, update_mode, target)
         known = self.autoscalers.get(key)
@@ -129,7 +132,6 @@ class Usage:
         is_same = known.target == target
         known.selector, known.rules, known.update_mode, known.target = asked
         self.selectors_version += 1
-        self._groups.pop(key, None)
         changed, matched = self.matching.select(key, selector), self.matching.matched(key)
         known.former = (known.former | changed) - matched
         if not is_same:
@@ -139,13 +141,11 @@ class Usage:
             self._apply_rules(label_set)
 
     def remove_autoscaler(self, key: VpaKey) -> None:
-        """Forget a VPA and what was loaded for it; what its pods used stays."""
+        """Remove a VPA and its loaded history; the usage of its pods stays."""
         self._forget_loaded(self.autoscalers.pop(key))
-        self._groups.pop(key, None)
         self.selectors_version += 1
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
-            self.forget_groups(label_set)  # what was noted of it may have been this VPA's
 
     def _forget_loaded(self, autoscaler: Autoscaler) -> None:
         for row in autoscaler.loaded.values():
@@ -155,13 +155,12 @@ class Usage:
         self.sidecars.forget(autoscaler.key)
 
     def load_history(self, key: VpaKey, container: str, history: History) -> None:
-        """Keep what a checkpoint holds; it counts in every estimate from now on."""
+        """Set the loaded history of a container, which counts in every estimate."""
         loaded = self.autoscalers[key].loaded
         if container in loaded:
             self.drop_loaded(key, container)
         loaded[container] = self.aggregates.new()
         self.aggregates.load(loaded[container], history)
-        self._groups.pop(key, None)
 
     def rows_of(self, key: VpaKey, container: str) -> Ints:
         """Return the aggregates of a container name that the VPA matches."""
@@ -169,22 +168,21 @@ class Usage:
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
     def pod_count(self, key: VpaKey) -> int:
-        """Return how many tracked pods the VPA's selector matches."""
+        """Return the number of tracked pods that the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
 
     def pod_containers(self, key: VpaKey) -> frozenset[str]:
-        """Return the names of the containers of all pods that the VPA's selector matches."""
+        """Return the names of all containers in the tracked pods that the VPA matches."""
         counts = ((one.regular, one.sidecars) for one in self.matching.matched(key) if one.pods)
         return frozenset(name for pair in counts for each in pair for name in +each)
 
-    def groups(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
-        """Return the VPA's aggregates by container name; the same object while they stay."""
-        found = self._groups.get(key)
-        if found is None:
-            found = self._groups[key] = self._grouped(key)
-        return found
+    def row_count(self, key: VpaKey) -> int:
+        """Return the number of aggregates in all groups of a VPA."""
+        matched = sum(len(label_set.aggregates) for label_set in self.matching.matched(key))
+        return matched + len(self.autoscalers[key].loaded)
 
-    def _grouped(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
+    def groups(self, key: VpaKey) -> tuple[ContainerGroup, ...]:
+        """Return the VPA's aggregates by container name."""
         rows: dict[str, list[int]] = {}
         # Sorted, so that the last bits of a sum are the same in every run.
         for label_set in sorted(self.matching.matched(key), key=attrgetter("text")):
@@ -203,22 +201,17 @@ class Usage:
             for container in sorted(rows)
         )
 
-    def forget_groups(self, label_set: LabelSet) -> None:
-        """The aggregates of a label set change; what was grouped of its VPAs is no longer so."""
-        for key in label_set.autoscalers:
-            self._groups.pop(key, None)
-
     def aggregate(self, namespace: str, labels: Mapping[str, str], container: str, now: int) -> int:
-        """Return the aggregate of a container name in pods with these labels, new if need be."""
+        """Return or create the aggregate of a container name in pods with these labels."""
         return self._aggregate(self.matching.label_set(namespace, labels), container, now)
 
     # Samples
 
     def add_cpu(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
-        """Feed CPU samples in millicores, in order; returns which were accepted.
+        """Add CPU samples in millicores, in order; return a mask of the accepted ones.
 
-        ``rows`` are of ``containers`` and may repeat. A negative amount is refused, and so
-        is a sample that isn't newer than the container's last.
+        ``rows`` are of ``containers`` and may repeat. Negative amounts are refused, and so are
+        samples that aren't newer than the container's last one.
         """
         accepted = np.zeros(len(rows), dtype=np.bool_)
         for batch in distinct_batches(rows):
@@ -233,7 +226,7 @@ class Usage:
         return accepted
 
     def add_memory(self, rows: Ints, times: Ints, amounts: Ints, now: int) -> Mask:
-        """Feed memory samples in bytes, in order; returns which were accepted."""
+        """Add memory samples in bytes, in order; return a mask of the accepted ones."""
         accepted = np.zeros(len(rows), dtype=np.bool_)
         for batch in distinct_batches(rows):
             mine = rows[batch]
@@ -250,7 +243,7 @@ class Usage:
         return accepted
 
     def add_oom(self, pod: PodKey, container: str, *, at: int, request: int, now: int) -> OomResult:
-        """Learn from an OOM kill; ``request`` is the container's memory request in bytes."""
+        """Record an OOM kill; ``request`` is the container's memory request in bytes."""
         tracked = self.pods.get(pod)
         if tracked is None or container not in tracked.containers:
             return OomResult(outcome=OomOutcome.UNKNOWN_CONTAINER)
@@ -281,17 +274,17 @@ class Usage:
     # Reads and removals
 
     def open_peaks(self, now: int) -> OpenPeaks:
-        """Return the containers whose windows haven't ended; as it is now, so don't keep it."""
+        """Return the containers whose windows haven't ended; invalid after any change."""
         containers = self.containers
         rows = np.flatnonzero((containers.window_end > now) & (containers.aggregate >= 0))
         rows = rows[np.argsort(containers.aggregate[rows], kind="stable")]
         return OpenPeaks(containers=rows, aggregates=containers.aggregate[rows])
 
     def without_peaks(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> Aggregates:
-        """Return the groups' merged usage, less the peaks of windows that haven't ended.
+        """Return the groups' merged usage, without the peaks of windows that haven't ended.
 
-        A checkpoint leaves them out: after a restart the containers begin a new window,
-        and what is in this one would count twice (recommender.md 11.1).
+        A checkpoint leaves them out: after a restart the containers begin a new window, and the
+        peak of the old one would count twice (recommender.md 11.1).
         """
         merged = self.aggregates.merged([group.rows for group in groups])
         chosen, targets = self.open_in(groups, peaks)
@@ -300,7 +293,7 @@ class Usage:
         return merged
 
     def open_in(self, groups: Sequence[ContainerGroup], peaks: OpenPeaks) -> tuple[Ints, Ints]:
-        """Return the containers in a running window, and for each the number of its group."""
+        """Return the groups' containers in a running window, and the index of each one's group."""
         sizes = [len(group.rows) for group in groups]
         members = np.fromiter((row for group in groups for row in group.rows), dtype=np.int64)
         first = np.searchsorted(peaks.aggregates, members, side="left")
@@ -310,11 +303,11 @@ class Usage:
         return chosen, np.repeat(np.repeat(np.arange(len(groups)), sizes), counts)
 
     def without_open_peaks(self, groups: Sequence[ContainerGroup], now: int) -> Aggregates:
-        """Return the same, of windows that haven't ended at this instant."""
+        """Return the same for the windows that haven't ended at the instant ``now``."""
         return self.without_peaks(groups, self.open_peaks(now))
 
     def drop_aggregates(self, rows: Ints) -> None:
-        """Free rows that no label set has any more; their containers begin new ones."""
+        """Free rows that no label set has any more; their containers get new ones when needed."""
         if rows.size:
             belongs = self.containers.aggregate
             orphans = np.flatnonzero(self.aggregates.marked(rows)[belongs] & (belongs >= 0))
@@ -323,12 +316,11 @@ class Usage:
             self.aggregates.free(row)
 
     def drop_loaded(self, key: VpaKey, container: str) -> None:
-        """Forget what was loaded for a container of a VPA."""
+        """Drop the loaded history of a VPA's container."""
         self.aggregates.free(self.autoscalers[key].loaded.pop(container))
-        self._groups.pop(key, None)
 
     def aggregate_count(self) -> int:
-        """Return how many aggregates there are; loaded checkpoints don't count."""
+        """Return the number of aggregates, without loaded checkpoints."""
         return sum(len(label_set.aggregates) for label_set in self.matching)
 
     def _aggregate(self, label_set: LabelSet, container: str, now: int) -> int:
@@ -336,16 +328,13 @@ class Usage:
         if row is None:
             row = label_set.aggregates[container] = self.aggregates.create(now, self.defaults)
             self._apply_rules_to(row, label_set, container)
-            self.forget_groups(label_set)
         return row
 
     def _aggregates_of(self, rows: Ints, now: int) -> Ints:
-        """Return the aggregates of containers; one that was collected is created again."""
+        """Return the aggregates of containers; create those again that were collected."""
         for row in np.unique(rows[self.containers.aggregate[rows] == NOWHERE]).tolist():
-            key = self.containers.keys[row]
-            label_set = self.matching.known(key.namespace, key.labels)
-            aggregate = self._aggregate(label_set, key.container, now)
-            self.containers.move(row, key, aggregate)
+            label_set, name = self.containers.keys[row]
+            self.containers.move(row, label_set, self._aggregate(label_set, name, now))
         return self.containers.aggregate[rows]
 
     def _take_over(
@@ -364,8 +353,7 @@ class Usage:
         before.leave(pod.sidecars, pod.regular)
         label_set.enter(pod.sidecars, pod.regular)
         for name, row in pod.containers.items():
-            key = AggregateKey(pod.key.namespace, name, label_set.text)
-            self.containers.move(row, key, self._aggregate(label_set, name, now))
+            self.containers.move(row, label_set, self._aggregate(label_set, name, now))
         self.matching.drop_if_unused(before)
 
     def _apply_rules(self, label_set: LabelSet) -> None:
@@ -373,7 +361,7 @@ class Usage:
             self._apply_rules_to(row, label_set, container)
 
     def _apply_rules_to(self, row: int, label_set: LabelSet, container: str) -> None:
-        """The flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
+        """Apply the flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
         rules, mode = self.defaults, None
         for vpa in sorted(label_set.autoscalers):
             autoscaler = self.autoscalers[vpa]

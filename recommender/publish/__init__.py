@@ -1,1 +1,1 @@
-"""Statuses of VPAs: what they should say, and how they are written."""
+"""Statuses of VPAs: decisions about their contents, and writes."""

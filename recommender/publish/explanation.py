@@ -1,6 +1,6 @@
-"""How a VPA's recommendation comes about, for people and programs.
+"""The explanation of a VPA's recommendation, for users and programs.
 
-Nothing is decided here: the numbers come from the functions that make a status.
+It decides nothing: the numbers come from the functions that compute a status.
 """
 
 import math
@@ -21,16 +21,17 @@ from recommender.model.histograms import Histograms
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant, moment, span
 from recommender.publish.recommendation_trace import recommendation_trace
-from recommender.publish.status import MAX_DELAY, recommended_amounts
+from recommender.publish.status import recommended_amounts
 from recommender.publish.status_decision import DecisionContext, StatusDecision, WriteDecision
+from recommender.publish.status_difference import MAX_DELAY
 from recommender.sources.conversion import vpa_key
 from recommender.sources.target_resolution import LoadedVpa
 
-_MOST_DOUBLINGS = 900.0  # that a float takes, with any weight of ours
+_MOST_DOUBLINGS = 900.0  # of a weight; more could overflow a float
 
 
 class ExclusionReason(Code):
-    """Why a container that something is known of gets no recommendation."""
+    """The reason why a container with history gets no recommendation."""
 
     OFF = "off", "its policy has mode Off"
     EXPIRED = "expired", "no pod has it, and its checkpoint is older than history is kept"
@@ -40,7 +41,7 @@ class ExclusionReason(Code):
 def exclusion_reason(
     container: str, *, alive: Collection[str], sidecars: Collection[str]
 ) -> ExclusionReason:
-    """Return why a container gets no recommendation; ``sidecars`` are left out by the gate."""
+    """Return why a container gets no recommendation; the gate excludes ``sidecars``."""
     if container not in alive:
         return ExclusionReason.EXPIRED
     return ExclusionReason.NATIVE_SIDECAR if container in sidecars else ExclusionReason.OFF
@@ -48,16 +49,16 @@ def exclusion_reason(
 
 @dataclass(frozen=True, slots=True)
 class Unexplained:
-    """Why there is nothing to explain, with the HTTP status for that."""
+    """The reason why there is no explanation, with its HTTP status."""
 
     status: int
     error: str
 
 
 class ExplainedStep(Wire, frozen=True, kw_only=True):
-    """A number before and after one step; null: there is none. ``by`` is what the step works with.
+    """A number before and after one step; null: no number. ``by`` is the step's operand.
 
-    What comes out of a step is what goes into the next one of the same number.
+    The result of a step is the input of the next step of the same number.
     """
 
     step: StepReason
@@ -68,7 +69,7 @@ class ExplainedStep(Wire, frozen=True, kw_only=True):
 
 
 class ExplainedNumber(Wire, frozen=True, kw_only=True):
-    """The way of one number into the status; null: the status doesn't have it."""
+    """The steps that lead to one number of the status; null: the status doesn't have it."""
 
     resource: str
     amount: Amount
@@ -77,12 +78,12 @@ class ExplainedNumber(Wire, frozen=True, kw_only=True):
 
 
 class ExplainedContainer(Wire, frozen=True, kw_only=True):
-    """What is known of a container, and the way of its numbers.
+    """The history of a container, and the steps that lead to its numbers.
 
-    ``samples`` are CPU samples, and the times are those of the first and the last of them.
-    ``weight`` is what all samples weigh together by now, ``confidence`` is in units of
-    ``--confidence-interval-cpu`` and ``-memory``, ``sharing`` counts the containers among which the
-    pod's minimum is divided.
+    ``samples`` is the number of CPU samples; the times are those of the first and last of them.
+    ``weight`` is the present total weight of all samples. ``confidence`` is in units of
+    ``--confidence-interval-cpu`` and ``-memory``. ``sharing`` is the number of containers that
+    share the pod's minimum.
     """
 
     name: str
@@ -104,12 +105,11 @@ class ExcludedContainer(Wire, frozen=True, kw_only=True):
 
 
 class RecommendationExplanation(Wire, frozen=True, kw_only=True):
-    """How the recommendation of a VPA comes about.
+    """The explanation of a VPA's recommendation; the attributes are the fields of the response.
 
-    ``status`` says whether the VPA's status says so already: ``equal``, ``written`` (by the next
-    cycle, which is when it is due), or ``waits`` for a difference that a reader would notice, until
-    ``due`` at the latest. ``heldUp`` is why nothing is written at the moment. The attributes are
-    the fields of the answer.
+    ``status`` compares it with the status of the VPA. It is ``equal``, ``written`` (the next cycle
+    writes it), or ``waits``: a small difference is written when it grows, at the latest at ``due``.
+    ``heldUp`` is the reason why nothing is written at present.
     """
 
     namespace: str
@@ -135,7 +135,7 @@ def explanation(
     *,
     held_up: str = "",
 ) -> RecommendationExplanation:
-    """Explain a decision; ``held_up`` is why nothing is written at the moment."""
+    """Explain a decision; ``held_up`` is the reason why nothing is written at present."""
     vpa, resolution, ref = loaded.vpa, loaded.resolution, loaded.vpa.spec.target_ref
     key, settings = vpa_key(vpa), context.settings
     trace = recommendation_trace(key, estimates, decision, settings.estimation)
@@ -171,14 +171,14 @@ def _containers(
     numbers: Mapping[str, tuple[ExplainedNumber, ...]],
     context: DecisionContext,
 ) -> Iterator[ExplainedContainer]:
-    """Explain the containers, sorted by name, with what their estimates start from."""
+    """Explain the containers, sorted by name, with the history behind their estimates."""
     at = instant(context.now)
     estimate, merged = estimates.of(key), estimates.merged
     first = estimates.rows(key).start
     rows = {group.container: first + number for number, group in enumerate(estimate.groups)}
     for name in sorted(rows.keys() | numbers.keys()):
         row = rows.get(name)
-        if row is None:  # what is published stays
+        if row is None:  # it has no estimate, and the published amounts stay
             yield ExplainedContainer(
                 name=name,
                 samples=0,
@@ -204,10 +204,10 @@ def _containers(
 
 
 def _weight(histograms: Histograms, row: int, at: int) -> float:
-    """Return what all samples of a container weigh together at an instant."""
+    """Return the total weight of a container's samples at an instant."""
     total = float(histograms.total[row])
     if not total:
-        return 0.0  # an empty one has no time
+        return 0.0  # an empty histogram has no reference time
     age = (at - int(histograms.reference[row])) / span(histograms.half_life)
     return total * math.pow(2.0, min(-age, _MOST_DOUBLINGS))
 
@@ -215,7 +215,7 @@ def _weight(histograms: Histograms, row: int, at: int) -> float:
 def _left_out(
     key: VpaKey, estimates: Estimates, context: DecisionContext
 ) -> dict[str, ExclusionReason]:
-    """Return why containers get no recommendation although something is known of them."""
+    """Return the containers with history but without a recommendation, with the reason."""
     usage = context.usage
     alive = {group.container for group in active_groups(usage, key, instant(context.now))}
     sidecars = usage.sidecars.left_out(key, usage.matching)

@@ -1,4 +1,4 @@
-"""From estimates to the statuses of VPAs: decided for all of them, written where they differ.
+"""Publication of estimates in the statuses of VPAs, if these differ.
 
 Source: recommender.md sections 8 and 9.
 """
@@ -39,7 +39,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Publisher:
-    """Decides what statuses should say, and has those written that differ."""
+    """Decides about the statuses of VPAs, and has those written that differ."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Publisher:
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        """``fetching`` returns whether history of a VPA is still being loaded."""
+        """Initialize; ``fetching`` returns True while history of a VPA is being fetched."""
         self._writer = writer
         self._usage = usage
         self._settings = settings
@@ -62,26 +62,26 @@ class Publisher:
         self._records: dict[VpaKey, VpaRecord] = {}
 
     async def publish(self, vpas: Mapping[VpaKey, LoadedVpa], known: Sequence[VpaKey]) -> None:
-        """Estimate and write these VPAs; of those that aren't ``known`` the history is missing.
+        """Estimate and write the ``known`` VPAs, whose history is loaded.
 
-        Those that waited longest come first: their statuses are written while the others are still
+        VPAs with the oldest last write come first. Their statuses are written while others are
         estimated.
         """
         for key in self._records.keys() - vpas.keys():
             del self._records[key]
         await asyncio.sleep(0)
-        ordered = sorted(known, key=self._waiting)
+        ordered = sorted(known, key=self._write_order)
         await asyncio.sleep(0)
         await self._writer.write(self._due(vpas, ordered), self._written)
         self._quality.report()
 
     def explain(self, loaded: LoadedVpa, *, held_up: str = "") -> RecommendationExplanation:
-        """Explain the recommendation of a VPA, which is decided as it is for its status.
+        """Explain the recommendation of a VPA, which is computed in the same way as for its status.
 
-        ``held_up`` is why nothing is written at the moment.
+        ``held_up`` is the reason why nothing is written at present.
 
         Raises:
-            QuantityError: a bound of the VPA's policy is no quantity.
+            QuantityError: a bound of the VPA's policy is not a quantity.
         """
         key, now = vpa_key(loaded.vpa), self._clock.now()
         estimation = self._settings.estimation
@@ -94,7 +94,7 @@ class Publisher:
     async def _due(
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
     ) -> AsyncGenerator[StatusDecision, None]:
-        """Decide about these VPAs, batch by batch; yields the decisions that are to be written."""
+        """Decide about these VPAs, batch by batch; yield the decisions to write."""
         for batch in vpa_batches(self._usage, keys):
             now = self._clock.now()
             estimates = estimate_vpas(self._usage, batch, self._settings.estimation, instant(now))
@@ -136,8 +136,8 @@ class Publisher:
         context = self._context(key, now)
         self._records[key] = after_write(decision, answer, self._records[key], context)
 
-    def _waiting(self, key: VpaKey) -> tuple[datetime, VpaKey]:
-        """Sort by the last write; statuses that this process has never written come first."""
+    def _write_order(self, key: VpaKey) -> tuple[datetime, VpaKey]:
+        """Return the sort key: the last write; statuses not written by this process come first."""
         record = self._records.get(key)
         if record is None or record.is_assumed:
             return (_LONG_AGO, key)

@@ -1,4 +1,4 @@
-"""What metrics and logs say about the recommendations of a cycle.
+"""Metrics and logs about the recommendations of a cycle.
 
 Source: recommender.md 15.
 """
@@ -23,13 +23,13 @@ from recommender.sources.conversion import written_mode
 logger = logging.getLogger(__name__)
 
 _ChangeLabels = tuple[str, str, int]
-"""Resource, update mode as written, and the bits of the number of pods."""
+"""Resource, update mode as written, and the bit length of the number of pods."""
 
 
 class RecommendationQuality:
     """Counts VPAs, changes of targets and first recommendations.
 
-    Uncapped targets are kept beside the aggregates, where samples are compared with them.
+    It stores uncapped targets in the table of aggregates, for comparison with later samples.
     """
 
     def __init__(self, usage: Usage, metrics: RecommenderMetrics) -> None:
@@ -40,11 +40,11 @@ class RecommendationQuality:
         self._changes: dict[_ChangeLabels, tuple[list[int], list[int]]] = {}  # before, after
 
     def count(self, labels: StatusLabels) -> None:
-        """Count a VPA by the status that is stored; a write that succeeds corrects that."""
+        """Count a VPA by its stored status; :meth:`written` corrects that after a write."""
         self._vpas[labels] += 1
 
     def decided(self, decision: StatusDecision, key: VpaKey) -> Mapping[str, int]:
-        """Count a decision; returns by resource how many aggregates are recommended anything."""
+        """Count a decision; return the number of aggregates with a recommendation, by resource."""
         self.count(decision.labels)
         processed = decision.post_processed
         if processed is None:
@@ -69,7 +69,7 @@ class RecommendationQuality:
             self._metrics.first_recommendation.observe((now - created).total_seconds())
 
     def report(self) -> None:
-        """Set the metrics to what was counted in this cycle."""
+        """Update the metrics with the counts of this cycle."""
         self._metrics.count_vpas(self._vpas)
         self._vpas.clear()
         quality = self._metrics.quality

@@ -1,4 +1,4 @@
-"""How each number of a recommendation came about, from percentiles to the status."""
+"""The trace of each number of a recommendation, from percentiles to the status."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -25,7 +25,7 @@ _WITHOUT_UNCAPPED = (StepReason.ROUNDING, StepReason.HUMANIZED, *_CAPS)
 def recommendation_trace(
     key: VpaKey, estimates: Estimates, decision: StatusDecision, estimation: EstimationSettings
 ) -> DecisionTrace:
-    """Record how the numbers of a VPA's status came about."""
+    """Record the steps that lead to the numbers of a VPA's status."""
     trace = DecisionTrace()
     estimate, rows = estimates.of(key), estimates.rows(key)
     names = [group.container for group in estimate.groups]
@@ -53,7 +53,7 @@ def _record_estimate(
     columns: ResourceEstimates,
     estimation: EstimationSettings,
 ) -> None:
-    """Record how one resource of the containers in these rows was estimated."""
+    """Record the estimation of one resource of the containers in these rows."""
     percentiles = estimation.cpu if resource == CPU else estimation.memory
     minimums = [str(quantity(resource, each)) for each in columns.minimums[rows].tolist()]
     factors = (None, columns.lower_factors, columns.upper_factors)
@@ -80,7 +80,7 @@ def _record_estimate(
 
 
 def _number(resource: str, value: int) -> Quantity | None:
-    """Return None for what is not a number, which is below any minimum."""
+    """Return the quantity; None for a negative value, which stands for NaN (see ``scaled``)."""
     return None if value < 0 else quantity(resource, value)
 
 

@@ -1,14 +1,13 @@
-"""The status of a VPA: conditions, and a patch where a reader would see a difference.
+"""The status of a VPA: recommendation and conditions.
 
 Source: recommender.md sections 9 and 10; vertical-pod-autoscaler/pkg/recommender/model/vpa.go
 and vertical-pod-autoscaler/pkg/utils/vpa/api.go.
 """
 
 import enum
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from common.api.autoscaling import (
@@ -24,9 +23,9 @@ from common.resources import ResourceQuantities
 
 
 class ConditionType(enum.StrEnum):
-    """The conditions that we set; others in a status are kept."""
+    """The conditions that the recommender sets; it keeps others in a status."""
 
-    CONFIG_DEPRECATED = "ConfigDeprecated"  # of old versions: always taken away
+    CONFIG_DEPRECATED = "ConfigDeprecated"  # from old versions: always removed
     CONFIG_UNSUPPORTED = "ConfigUnsupported"
     CONTROLLED_BY_ANOTHER = "ControlledByAnotherVPA"
     FETCHING_HISTORY = "FetchingHistory"
@@ -36,11 +35,6 @@ class ConditionType(enum.StrEnum):
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
     STALE_RECOMMENDATION = "StaleRecommendation"
 
-
-NOTICEABLE_CHANGE = 0.01
-"""The largest relative change of a bound that can wait."""
-MAX_DELAY = timedelta(minutes=10)
-"""How long after the last write it can."""
 
 _NO_PODS = "No pods match this VPA object"
 _LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
@@ -56,7 +50,7 @@ _NO_SAMPLES = (
     "{names}: no usage is known. The metrics API has to report the container first, which it does "
     "not do for one that ends within seconds."
 )
-_SHOWN_NAMES = 20  # of containers without samples
+_SHOWN_NAMES = 20  # containers in a NoSamples message
 _HISTORY_EXPIRED = "HistoryExpired"
 _STALE = (
     "{names}: the history of usage expired. The last recommendation stays until there is one "
@@ -66,10 +60,10 @@ _STALE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFindings:
-    """What this cycle found out about a VPA."""
+    """The findings of this cycle about a VPA."""
 
     recommendation: tuple[ContainerAmounts, ...]
-    pods: int  # that its selector matches
+    pods: int  # number of pods that its selector matches
     unsupported: str = ""
     controlled_by: str = ""  # the name of the VPA that controls the target's pods instead
     low_confidence: bool = False
@@ -79,7 +73,7 @@ class StatusFindings:
 
 
 def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
-    """Return the status that this cycle's findings call for."""
+    """Return the status for the findings of this cycle."""
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
         conditions=_merged(vpa.status.conditions or (), _set(findings), ConditionType, now),
@@ -88,7 +82,7 @@ def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datet
 
 
 def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> VpaStatus:
-    """Return the status while it is unknown which pods the target selects (Q1).
+    """Return the status while the selector of the target is unknown (Q1).
 
     The last recommendation stays.
     """
@@ -102,7 +96,7 @@ def open_status(vpa: VerticalPodAutoscaler, unsupported: str, now: datetime) -> 
 
 
 def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
-    """Return what a status recommends, by container; nothing if it can't be read."""
+    """Return the recommendation of a status by container; empty if it can't be parsed."""
     if status.recommendation is None:
         return {}
     try:
@@ -112,9 +106,9 @@ def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
 
 
 def stale_containers(status: VpaStatus) -> frozenset[str]:
-    """Return the containers that a status calls stale.
+    """Return the containers that a status names as stale.
 
-    Only the status knows that of a container that has new usage since the last restart.
+    After a restart the status is the only record of that, if a container has new usage.
     """
     kind = ConditionType.STALE_RECOMMENDATION
     for one in status.conditions or ():
@@ -124,7 +118,7 @@ def stale_containers(status: VpaStatus) -> frozenset[str]:
 
 
 def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
-    """Return the recommendation as the status holds it: an empty object if there is nothing."""
+    """Return the recommendation in the form of the status; an empty object if there is none."""
     written = tuple(
         ContainerRecommendation(
             container_name=one.name,
@@ -138,39 +132,13 @@ def to_status(amounts: Iterable[ContainerAmounts]) -> RecommendedPodResources:
     return RecommendedPodResources(container_recommendations=written or None)
 
 
-def status_difference(current: VpaStatus, wanted: VpaStatus) -> float:
-    """Return how far a status is from the wanted one, as a reader sees it.
-
-    Nothing (0.0) if all is equal by value: times are compared as instants, and an empty list equals
-    none, but an empty recommendation doesn't. Infinitely far where anything differs but the amounts
-    of lowerBound, upperBound and uncappedTarget. Else the largest relative change of one of these.
-    """
-    if current.observed_generation != wanted.observed_generation:
-        return math.inf
-    if _meaning(current.conditions) != _meaning(wanted.conditions):
-        return math.inf
-    before, after = _amounts(current.recommendation), _amounts(wanted.recommendation)
-    if before is None or after is None or len(before) != len(after):
-        return 0.0 if current.recommendation == wanted.recommendation else math.inf
-    return max(map(_container_difference, before, after), default=0.0)
-
-
-def is_due(by: float, *, waited: timedelta, interval: timedelta) -> bool:
-    """Return whether a status that differs ``by`` so much is written now (X80).
-
-    At once if a reader would notice, and a smaller difference before the next cycle, an
-    ``interval`` from now, would be more than ten minutes after the last write.
-    """
-    return by > NOTICEABLE_CHANGE or (by > 0 and waited + interval > MAX_DELAY)
-
-
 def is_true(status: VpaStatus, kind: ConditionType) -> bool:
-    """Return whether a status has this condition, and it is True."""
+    """Return True if a status has this condition, and its status is True."""
     return any(one.type == kind and one.status == "True" for one in status.conditions or ())
 
 
 def is_provided(status: VpaStatus) -> bool:
-    """Return whether a status says that it holds a recommendation."""
+    """Return True if the condition RecommendationProvided is True."""
     return is_true(status, ConditionType.RECOMMENDATION_PROVIDED)
 
 
@@ -184,9 +152,10 @@ def _merged(
     decided: Iterable[ConditionType],
     now: datetime,
 ) -> tuple[VpaCondition, ...]:
-    """Return the conditions, sorted by type: of those ``decided`` only the wanted ones.
+    """Return the conditions, sorted by type.
 
-    A time changes only with its condition's status.
+    Existing conditions of the ``decided`` types are replaced by the wanted ones. The transition
+    time changes only if the status of the condition changes.
     """
     before = {condition.type: condition for condition in existing}
     after = dict(before)
@@ -206,7 +175,7 @@ def _merged(
 
 
 def _set(findings: StatusFindings) -> Iterable[_Condition]:
-    """Each condition that is to be there."""
+    """Yield the conditions for the findings."""
     no_pods = ConditionType.NO_PODS_MATCHED.value
     if findings.recommendation:
         yield ConditionType.RECOMMENDATION_PROVIDED, "True", "", ""
@@ -233,54 +202,6 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
     if findings.stale:
         message = _STALE.format(names=", ".join(findings.stale))
         yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, message
-
-
-def _meaning(conditions: Iterable[VpaCondition] | None) -> set[tuple[object, ...]]:
-    return {
-        (
-            condition.type,
-            condition.status,
-            condition.last_transition_time,
-            condition.reason,
-            condition.message,
-            condition.observed_generation,
-        )
-        for condition in conditions or ()
-    }
-
-
-def _amounts(recommendation: RecommendedPodResources | None) -> Sequence[ContainerAmounts] | None:
-    """Return what is recommended; None if nothing is, or if another program wrote nonsense."""
-    if recommendation is None:
-        return None
-    try:
-        return parse_recommendation(recommendation)
-    except QuantityError:
-        return None
-
-
-def _container_difference(before: ContainerAmounts, after: ContainerAmounts) -> float:
-    if before.name != after.name or before.target != after.target:
-        return math.inf
-    pairs = (
-        (before.lower_bound, after.lower_bound),
-        (before.upper_bound, after.upper_bound),
-        (before.uncapped_target, after.uncapped_target),
-    )
-    return max(_change(old, new) for old, new in pairs)
-
-
-def _change(before: ResourceQuantities, after: ResourceQuantities) -> float:
-    """Return the largest relative change of a resource; infinite where one has come or gone."""
-    if before.keys() != after.keys():
-        return math.inf
-    return max((_relative(old.nanos, after[name].nanos) for name, old in before.items()), default=0)
-
-
-def _relative(before: int, after: int) -> float:
-    if before == after:
-        return 0.0
-    return abs(after - before) / abs(before) if before else math.inf
 
 
 def _texts(values: ResourceQuantities) -> dict[str, str]:

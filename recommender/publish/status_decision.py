@@ -1,4 +1,4 @@
-"""What a VPA's status should say, and whether it is written now.
+"""The decision about a VPA's status: its contents, and whether it is written now.
 
 Source: recommender.md sections 8 and 9; docs/deviations.md X72 and X80.
 """
@@ -22,39 +22,37 @@ from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.status import (
-    MAX_DELAY,
     ConditionType,
     StatusFindings,
-    is_due,
     is_provided,
     is_true,
     next_status,
     open_status,
     recommended_amounts,
     stale_containers,
-    status_difference,
 )
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
+from recommender.publish.status_difference import MAX_DELAY, is_due, status_difference
 from recommender.sources.conversion import vpa_key, written_mode
 from recommender.sources.target_resolution import LoadedVpa
 
 _ABSENCE_REPORTED_EVERY = timedelta(minutes=30)
 
 StatusLabels = tuple[str, bool, bool, bool]
-"""Update mode, has a recommendation, matches pods, has an unsupported configuration."""
+"""Update mode, and whether it has a recommendation, pods, and an unsupported configuration."""
 
 
 class WriteDecision(enum.StrEnum):
-    """Whether a status is written."""
+    """The decision whether a status is written."""
 
-    EQUAL = "equal"  # it says what it should
-    WAITS = "waits"  # it nearly does
+    EQUAL = "equal"  # nothing to write
+    WAITS = "waits"  # the difference is small, and not due yet
     WRITTEN = "written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishingSettings:
-    """What the flags say about recommendations."""
+    """The flags that concern recommendations."""
 
     estimation: EstimationSettings = field(default_factory=EstimationSettings)
     publication: PostProcessingSettings = field(default_factory=PostProcessingSettings)
@@ -64,31 +62,31 @@ class PublishingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """What a status depends on besides the estimate and the VPA."""
+    """The inputs of a decision besides the estimate and the VPA."""
 
     usage: Usage
     settings: PublishingSettings
-    fetching_history: bool  # some of the VPA's history is still being loaded
+    fetching_history: bool  # a part of the VPA's history is still being fetched
     now: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VpaRecord:
-    """What is remembered of a VPA from cycle to cycle."""
+    """The state of a VPA that is kept between cycles."""
 
     last_write: datetime
-    is_assumed: bool  # this process has not written the status yet, and the time is made up
+    is_assumed: bool  # this process has not written the status yet, and the time is assumed
     cached: CachedDecision | None = None
     compared: Mapping[str, int] = field(default_factory=dict)
-    """By resource, the aggregates whose recommendation this is."""
-    absent_since: datetime | None = None  # without a recommendation, since the last report
+    """The number of aggregates with a recommendation, by resource."""
+    absent_since: datetime | None = None  # start of the absence, or its last report
 
 
 def record_of(key: VpaKey, record: VpaRecord | None, now: datetime) -> VpaRecord:
-    """Return a VPA's record; the last write is assumed if it is unknown, or in the future.
+    """Return a VPA's record; the last write is assumed if it is unknown or in the future.
 
-    The assumed time is in the last ten minutes, and a different one for each VPA, so that not all
-    of them are due in the same cycle.
+    The assumed time is within the last ten minutes and differs between VPAs, so that not all of
+    them are due in the same cycle.
     """
     if record is not None and record.last_write <= now:
         return record
@@ -100,26 +98,22 @@ def record_of(key: VpaKey, record: VpaRecord | None, now: datetime) -> VpaRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDecision:
-    """What was decided about a VPA's status.
-
-    A decision that nothing changed since a cached one has neither ``post_processed`` nor
-    ``wanted``.
-    """
+    """A decision about a VPA's status; without ``post_processed`` if a cached one holds."""
 
     vpa: VerticalPodAutoscaler
     inputs: DecisionInputs
-    record: VpaRecord  # to be remembered; ``after_write`` says what replaces it then
-    labels: StatusLabels  # by which the VPA is counted, for the status that is stored
+    record: VpaRecord  # to keep; ``after_write`` replaces it
+    labels: StatusLabels  # of the stored status, for the metric
     post_processed: PostProcessed | None = None
-    wanted: VpaStatus | None = None
+    wanted: VpaStatus | None = None  # None: a cached decision holds
     writing: WriteDecision = WriteDecision.EQUAL
-    kept: StepReason | None = None  # why the status keeps what it recommends
-    caches: bool = False  # once the status is as wanted, the decision may be cached
-    is_absence_due: bool = False  # to be reported: there is no recommendation for long
+    kept: StepReason | None = None  # why the status keeps its recommendation
+    caches: bool = False  # the decision may be cached when the status is as wanted
+    is_absence_due: bool = False  # report that there has been no recommendation for long
 
     @property
     def is_first(self) -> bool:
-        """Return whether the wanted status provides a recommendation where there was none."""
+        """Return True if the wanted status provides the VPA's first recommendation."""
         provides = self.wanted is not None and is_provided(self.wanted)
         return provides and not is_provided(self.vpa.status)
 
@@ -130,7 +124,7 @@ def decide(
     """Decide about a VPA's status, or that a cached decision still holds.
 
     Raises:
-        QuantityError: a bound of the VPA's policy is no quantity.
+        QuantityError: a bound of the VPA's policy is not a quantity.
     """
     vpa, usage, now = loaded.vpa, context.usage, context.now
     key = vpa_key(vpa)
@@ -158,7 +152,7 @@ def after_write(
     record: VpaRecord,
     context: DecisionContext,
 ) -> VpaRecord:
-    """Return what to remember once the status was written; ``written`` is the VPA since then."""
+    """Return the record after a write of the status; ``written`` is the VPA in the response."""
     since, wanted = context.now, decision.wanted
     if record.is_assumed:
         since -= MAX_DELAY * vpa_key(decision.vpa).phase
@@ -170,14 +164,14 @@ def after_write(
 
 
 def labels_of_unreadable(loaded: LoadedVpa, pods: int) -> StatusLabels:
-    """Return the labels by which a VPA is counted whose policy can't be read."""
+    """Return the metric's labels for a VPA whose policy can't be parsed."""
     vpa = loaded.vpa
     unsupported = bool(loaded.resolution.message)
     return (_mode(vpa), is_provided(vpa.status), pods > 0, unsupported)
 
 
 def clear_history_flags(decision: StatusDecision, history_flags: HistoryFlags) -> None:
-    """Drop the marks of containers of which enough is known, now that their status is decided."""
+    """Clear the flags of containers whose estimate is based on enough samples."""
     vpa, processed = decision.vpa, decision.post_processed
     if processed is None:
         return
@@ -263,13 +257,13 @@ def _findings(
 def _wanted(
     loaded: LoadedVpa, findings: StatusFindings, now: datetime
 ) -> tuple[VpaStatus, StepReason | None]:
-    """Return the status for these findings, and why it keeps the present recommendation, if so."""
+    """Return the status for these findings, and the reason if it keeps the old recommendation."""
     vpa = loaded.vpa
     if loaded.resolution.open:
         return open_status(vpa, findings.unsupported, now), StepReason.TARGET_UNKNOWN
     wanted = next_status(vpa, findings, now)
-    # A few live samples know less than what was published with all the history, which comes
-    # soon (X72).
+    # The published recommendation is based on all history, which is still being fetched; the new
+    # one on a few live samples (X72).
     if (
         findings.fetching_history
         and findings.low_confidence
@@ -284,7 +278,7 @@ def _wanted(
 def _current_recommendation(
     loaded: LoadedVpa, estimated: Sequence[ContainerEstimate], context: DecisionContext
 ) -> CurrentRecommendation:
-    """Return what is published, where it matters: mostly usage decides everything."""
+    """Return the published recommendation; empty if the estimates don't depend on it."""
     vpa, usage = loaded.vpa, context.usage
     history_flags = usage.autoscalers[vpa_key(vpa)].history_flags
     stale: AbstractSet[str] = frozenset()
@@ -317,7 +311,7 @@ def _cached(
     difference: float,
     since: datetime,
 ) -> CachedDecision:
-    """Cache that nothing is to be written: so far is the status from what is wanted."""
+    """Return a cached decision not to write, for a status with this difference."""
     return CachedDecision(
         inputs=inputs,
         tolerance=tolerance(difference) if settings.publication.is_plain else 0.0,
@@ -329,7 +323,7 @@ def _cached(
 def _absence(
     vpa: VerticalPodAutoscaler, processed: PostProcessed, record: VpaRecord, now: datetime
 ) -> tuple[datetime | None, bool]:
-    """Return since when there is no recommendation, and whether that is to be reported now."""
+    """Return the start of the absence of a recommendation, and True if it is reported now."""
     if processed.amounts:
         return None, False
     since = record.absent_since or vpa.metadata.creation_timestamp or now

@@ -1,56 +1,43 @@
-"""Decisions that nothing is to be written, which hold as long as nothing relevant changes."""
+"""Cached decisions not to write a status, which hold until an input changes."""
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from recommender.model.usage import ContainerGroup
-from recommender.publish.status import NOTICEABLE_CHANGE
+from recommender.publish.status_difference import NOTICEABLE_CHANGE
 
-_ROUNDING = 1e-9  # relative, of the tolerance: so much is lost in computing it
+_ROUNDING = 1e-9  # rounding error of the tolerance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionInputs:
-    """All that a decision about a status depends on, but time."""
+    """The inputs of a decision about a status, except time; equal if all but the bounds are."""
 
-    version: str  # of the VPA in the API server; without one it may be any
+    version: str  # resource version of the VPA; empty: unknown, so the inputs never match
     unsupported: str
     controlled_by: str
     groups: Sequence[ContainerGroup]
     has_pods: bool
     is_confident: bool  # there is enough history
-    targets: "array[int]"  # as estimated, of every container
-    bounds: "array[int]"
-
-    def differ_in_bounds_alone(self, then: "DecisionInputs") -> bool:
-        """Return whether all inputs are equal, the bounds aside."""
-        return (
-            bool(self.version)
-            and self.version == then.version
-            and self.groups == then.groups
-            and self.has_pods == then.has_pods
-            and self.is_confident == then.is_confident
-            and self.unsupported == then.unsupported
-            and self.controlled_by == then.controlled_by
-            and self.targets == then.targets
-        )
+    targets: "array[int]"  # estimates of all containers
+    bounds: "array[int]" = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CachedDecision:
-    """A decision that there is nothing to write now."""
+    """A decision not to write now."""
 
     inputs: DecisionInputs
-    tolerance: float  # relative: how far estimated bounds can move before a reader would notice
+    tolerance: float  # relative change of estimated bounds that isn't noticeable
     due: datetime  # when smaller differences are written
-    is_equal: bool  # the status is what was wanted
+    is_equal: bool  # the status equals the wanted one
 
     def holds(self, now: DecisionInputs, at: datetime) -> bool:
-        """Return whether these inputs lead to the same decision."""
+        """Return True if these inputs lead to the same decision."""
         then = self.inputs
-        if not now.differ_in_bounds_alone(then):
+        if not now.version or now != then:
             return False
         if at >= self.due:
             return self.is_equal and now.bounds == then.bounds
@@ -61,8 +48,8 @@ class CachedDecision:
 
 
 def tolerance(difference: float) -> float:
-    """Return how far bounds may move further, if they have moved so far since the last write.
+    """Return how far bounds may move further if they differ by ``difference`` from the status.
 
-    Caps and the order of bounds never make two bounds differ more than they did.
+    Caps and the order of bounds never increase a difference.
     """
     return max((NOTICEABLE_CHANGE - difference) / (1.0 + difference) - _ROUNDING, 0.0)

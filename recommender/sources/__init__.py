@@ -1,1 +1,1 @@
-"""Where usage, OOM kills, pods and history come from, and where checkpoints go."""
+"""Sources of the model: VPAs, pods, usage, OOM kills, and history from Prometheus."""

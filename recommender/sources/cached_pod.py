@@ -1,4 +1,4 @@
-"""A pod as the recommender keeps it: what it reads, and of equal parts only one."""
+"""A pod in the recommender's cache: only the required fields, with shared parts."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -17,24 +17,24 @@ from common.api.core import (
     PodStatus,
     is_sidecar,
 )
+from common.api.intern_pool import InternPool
 from common.api.meta import ObjectMeta
-from common.api.sharing import Pool
 from common.recommendation.scaled_containers import scaled_sidecars
 
 _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
 _RUNNING = ContainerState(running=ContainerStateRunning())
 
-_labels = Pool[Mapping[str, str]](_POOL)
-# A pool compares content alone, and not types.
-_specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
-_statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
+_labels = InternPool[Mapping[str, str]](_POOL)
+# A pool compares only the contents, not the types.
+_specs = {kind: InternPool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
+_statuses = InternPool[tuple[ContainerStatus, ...]](_POOL)
 
 
 class CachedPod(Pod, frozen=True, kw_only=True):
-    """A pod as the recommender's cache holds it: a small part of what it would take as a whole.
+    """A pod in the recommender's cache, which needs a fraction of the memory of a whole pod.
 
-    It keeps labels and containers, by which usage is counted, and what OOM kills are detected by:
-    requests, restarts and terminations. Replicas share equal parts.
+    It keeps the labels and containers for aggregation, and requests, restarts and terminations for
+    the detection of OOM kills. Replicas share equal parts.
     """
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class CachedPod(Pod, frozen=True, kw_only=True):
 
 
 class CachedPodWithSidecars(CachedPod, frozen=True, kw_only=True):
-    """The same where native sidecars are followed, too (gate NativeSidecar)."""
+    """The same if native sidecars are tracked, too (gate NativeSidecar)."""
 
     spec: PodSpecWithSidecars = PodSpecWithSidecars()
 
@@ -106,7 +106,7 @@ def _kept_container(status: ContainerStatus) -> ContainerStatus:
 
 
 def _kept_state(state: ContainerState | None) -> ContainerState | None:
-    """Drop the time since when a container runs, which differs between replicas."""
+    """Drop the start time of a running container, which differs between replicas."""
     if state is None or (state.running is None and state.terminated is None):
         return None
     if state.terminated is None:

@@ -1,25 +1,25 @@
-"""Pods and VPAs: from the caches into the model."""
+"""Loading of pods and VPAs from the caches into the model."""
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
-from common.errors import KubeError
+from common.errors import KubeError, VpaError
 from common.kube.cache import Snapshot
 from common.kube.endpoints import VPAS
 from common.kube.targets import TargetError, Targets
 from common.labels import NOTHING
 from common.quantity import QuantityError
+from common.runtime.pausing import pausing
 from common.target.owners import Controller
 from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
-from recommender.slices import in_slices
 from recommender.sources.conversion import (
     container_rules,
     is_ours,
@@ -30,7 +30,7 @@ from recommender.sources.conversion import (
     vpa_key,
     written_mode,
 )
-from recommender.sources.target_conflicts import TargetConflicts
+from recommender.sources.target_conflicts import controlled_vpas
 from recommender.sources.target_resolution import (
     LoadedVpa,
     TargetResolution,
@@ -42,30 +42,30 @@ from recommender.sources.target_resolution import (
 logger = logging.getLogger(__name__)
 
 _BUG = "an unexpected error, see the recommender's log"
-_POLICY = "policy"  # the reason where a VPA's resource policy can't be read
+_POLICY = "policy"  # the metric's reason for an unreadable resource policy
 _SLICE = 500  # objects before other tasks run
-_RESOLVED = 50  # VPAs that a worker resolves before other tasks run; most need no call
-_LOOKED_FOR = 10_000  # pods looked for in a cache before
+_SEARCHED = 10_000  # pods that are searched in a snapshot before other tasks run
+_RESOLVED = 50  # VPAs that are resolved before other tasks run; most need no call
 
 
 class PodLoader:
-    """Keeps the model's pods like those of the cluster; looks only at pods that changed."""
+    """Synchronizes the model's pods with the cluster; processes only changed pods."""
 
     def __init__(self, usage: Usage, *, memory_saver: bool, metrics: RecommenderMetrics) -> None:
         self._usage = usage
         self._memory_saver = memory_saver
         self._metrics = metrics
         self._seen: Mapping[str, Mapping[str, Pod]] = {}  # by namespace and name
-        self._selectors = 0  # version of the selectors that were in force
+        self._selectors = 0  # version of the selectors in the last cycle
 
     async def load(self, pods: Snapshot[Pod], now: int) -> frozenset[PodKey]:
-        """Take over new and changed pods; returns tracked ones that are gone.
+        """Load new and changed pods; return the tracked pods that are gone.
 
-        Those stay in the model until their last samples and OOM kills are in.
+        These stay in the model until their last samples and OOM kills are added.
         """
         if self._memory_saver and self._selectors != self._usage.selectors_version:
             self._selectors = self._usage.selectors_version
-            self._seen = {}  # what no VPA wanted may be wanted now
+            self._seen = {}  # check all pods again: other ones may be matched now
         before, self._seen = self._seen, pods.by_namespace()
         number = 0
         for namespace, there in self._seen.items():
@@ -79,26 +79,24 @@ class PodLoader:
                 if known.get(name) is not pod:
                     with self._metrics.object_errors.around("pod", "Pod", namespace, name):
                         self._put(pod, now)
-        return await self._vanished()
+        nothing: Mapping[str, Pod] = {}
+        vanished = {
+            key
+            async for key in pausing(self._usage.pods, every=_SEARCHED)
+            if key.name not in self._seen.get(key.namespace, nothing)
+        }
+        return frozenset(vanished)
 
     def _put(self, pod: Pod, now: int) -> None:
         if self._wanted(pod):
             self._usage.put_pod(pod_facts(pod), now)
             self._metrics.requests_read(request_sources(pod))
 
-    async def _vanished(self) -> frozenset[PodKey]:
-        """Pods of the model that the last snapshot doesn't hold."""
-        vanished: set[PodKey] = set()
-        nothing: Mapping[str, Pod] = {}
-        for batch in in_slices(tuple(self._usage.pods), _LOOKED_FOR):
-            vanished.update(
-                key for key in batch if key.name not in self._seen.get(key.namespace, nothing)
-            )
-            await asyncio.sleep(0)
-        return frozenset(vanished)
-
     def _wanted(self, pod: Pod) -> bool:
-        """With ``--memory-saver`` a pod must be matched; one that was stays until it goes."""
+        """Return True if the model needs a pod.
+
+        With ``--memory-saver`` a VPA must match it; a pod that was matched stays until it is gone.
+        """
         if not self._memory_saver or pod_key(pod) in self._usage.pods:
             return True
         labels = pod.metadata.labels or {}
@@ -106,7 +104,7 @@ class PodLoader:
 
 
 class VpaLoader:
-    """Keeps the model's VPAs like those in the cluster that this recommender answers for."""
+    """Synchronizes the model's VPAs with those in the cluster that this recommender handles."""
 
     def __init__(
         self,
@@ -132,10 +130,10 @@ class VpaLoader:
         self._loaded: dict[VpaKey, LoadedVpa] = {}
 
     async def load(self, vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, LoadedVpa]:
-        """Resolve every VPA's target, and take the VPAs over; others leave the model.
+        """Resolve the targets of the VPAs and load them; remove all others from the model.
 
-        The result is sorted by key, so that every cycle goes through them in the same order.
-        Targets whose look-ups the last cycles had no time for are resolved first.
+        The result is sorted by key, so that each cycle has the same order. Targets whose look-ups
+        didn't fit in the last cycles are resolved first.
         """
         known = tuple(vpas)
         self._targets.begin_cycle(self._interval.total_seconds())
@@ -147,46 +145,31 @@ class VpaLoader:
             ),
             key=vpa_key,
         )
-        controlled = await self._controlled(known)
+        controlled = controlled_vpas(known)
         found: dict[VpaKey, LoadedVpa] = {}
 
-        async def load_one(item: tuple[int, VerticalPodAutoscaler]) -> None:
-            number, vpa = item
-            if number % _RESOLVED == _RESOLVED - 1:
-                await asyncio.sleep(0)
+        async def load_one(vpa: VerticalPodAutoscaler) -> None:
             key = vpa_key(vpa)
-            # What is known of a VPA stays in force when it can't be looked at.
+            # A VPA that causes an error keeps its last state.
             found[key] = self._loaded.get(key) or LoadedVpa(vpa=vpa, resolution=unreadable(_BUG))
             with self._metrics.object_errors.around("resolve", VPAS.kind, *key):
                 resolution, by = await self._resolve(vpa), controlled.get(key, "")
                 found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
 
-        in_turn = self._targets.in_turn(ours)
-        await run_concurrently(enumerate(in_turn), load_one, workers=self._workers)
+        in_turn = pausing(self._targets.postponed_first(ours), every=_RESOLVED)
+        await run_concurrently(in_turn, load_one, workers=self._workers)
         for key in [key for key in self._usage.autoscalers if key not in found]:
             self._usage.remove_autoscaler(key)
             self._logged.pop(key, None)
         loaded = {vpa_key(vpa): found[vpa_key(vpa)] for vpa in ours}
-        for batch in in_slices(tuple(loaded), _SLICE):
-            for key in batch:
-                if not loaded[key].is_unchanged_since(self._loaded.get(key)):
-                    with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
-                        self._put(key, loaded[key])
-            await asyncio.sleep(0)
+        async for key in pausing(loaded, every=_SLICE):
+            if not loaded[key].is_unchanged_since(self._loaded.get(key)):
+                with self._metrics.object_errors.around("vpa", VPAS.kind, *key):
+                    self._put(key, loaded[key])
         self._loaded = loaded
         return {key: one for key, one in loaded.items() if key in self._usage.autoscalers}
 
-    @staticmethod
-    async def _controlled(vpas: Sequence[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
-        """Find the VPAs whose pods another one controls, whichever recommender that one has."""
-        rivals = TargetConflicts()
-        for batch in in_slices(vpas, _SLICE):
-            for vpa in batch:
-                rivals.add(vpa)
-            await asyncio.sleep(0)
-        return rivals.controlled()
-
-    def why_not(self, vpa: VerticalPodAutoscaler) -> str:
+    def why_not_loaded(self, vpa: VerticalPodAutoscaler) -> str:
         """Return why a VPA of the cluster was not loaded."""
         named = f"VPA {vpa.metadata.namespace}/{vpa.metadata.name}"
         if vpa.metadata.namespace in self._ignored:
@@ -194,7 +177,7 @@ class VpaLoader:
         if not is_ours(vpa, recommender=self._recommender, ignored=()):
             asked = ", ".join(one.name for one in vpa.spec.recommenders or ()) or "default"
             return f"{named} asks for the recommender {asked}, and this one is {self._recommender}"
-        return f"{named} has just come: the next cycle looks at it"
+        return f"{named} is new: the next cycle will load it"
 
     def _put(self, key: VpaKey, loaded: LoadedVpa) -> None:
         try:
@@ -213,41 +196,38 @@ class VpaLoader:
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
         """Return the target's selector, if the target is the topmost controller.
 
-        A look-up that fails temporarily leaves the last selector in force (Q1).
+        After a look-up that fails temporarily the last selector still applies (Q1).
         """
         target = vpa.spec.target_ref
         try:
             selector = await self._targets.selector(vpa)
-        except TargetError as error:
-            return self._kept(vpa, unreadable(str(error)), transient=error.transient)
-        except KubeError as error:
-            return self._kept(vpa, unreadable(str(error)), transient=True)
+        except (TargetError, KubeError) as error:
+            return self._after_error(vpa, unreadable(str(error)), error)
         if target is None:
             return unreadable()
         namespace = vpa.metadata.namespace
         controller = Controller(namespace, target.kind, target.name, target.api_version)
         try:
             topmost = await self._targets.topmost(controller)
-        except TargetError as error:
-            return self._kept(vpa, unchecked(target, str(error)), transient=error.transient)
-        except KubeError as error:
-            return self._kept(vpa, unchecked(target, str(error)), transient=True)
+        except (TargetError, KubeError) as error:
+            return self._after_error(vpa, unchecked(target, str(error)), error)
         return resolved(selector, target, namespace, topmost)
 
-    def _kept(
-        self, vpa: VerticalPodAutoscaler, resolution: TargetResolution, *, transient: bool
+    def _after_error(
+        self, vpa: VerticalPodAutoscaler, resolution: TargetResolution, error: VpaError
     ) -> TargetResolution:
-        known, last = self._usage.autoscalers.get(vpa_key(vpa)), self._loaded.get(vpa_key(vpa))
-        if not transient:
+        """Return the resolution after a failed look-up; a transient error keeps the selector."""
+        if isinstance(error, TargetError) and not error.transient:
             return resolution
+        known, last = self._usage.autoscalers.get(vpa_key(vpa)), self._loaded.get(vpa_key(vpa))
         if last is not None and last.vpa.spec.target_ref != vpa.spec.target_ref:
-            return resolution  # what is known, and published, is of another target
+            return resolution  # the known selector is that of another target
         if known is None or known.selector == NOTHING:
             return replace(resolution, open=True)
         return TargetResolution(selector=known.selector, unsupported=resolution.unsupported)
 
     def _log_change(self, key: VpaKey, trouble: str) -> bool:
-        """One line when a VPA's trouble changes; whether it did."""
+        """Log a VPA's trouble if it changed; return True if it did."""
         if self._logged.get(key, "") == trouble:
             return False
         self._logged[key] = trouble

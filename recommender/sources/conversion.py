@@ -1,7 +1,8 @@
-"""What objects of the API server say, in the model's words."""
+"""Conversion of API objects to the model's types."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, UpdateMode, VerticalPodAutoscaler
@@ -19,25 +20,25 @@ _FINISHED = ("Succeeded", "Failed")
 _OFF = "Off"
 _MODES = frozenset({"", *(mode.value for mode in UpdateMode)})
 _UNKNOWN = "Unknown"
-_DEFAULT = "default"  # the recommender's name where nothing else is said
+_DEFAULT = "default"  # the recommender of VPAs that name none
 _CONTROLLABLE = (CPU, MEMORY)
 _LONGEST_SECONDS = 10**9  # of a memory window: thirty years
 
 
 def pod_key(pod: Pod) -> PodKey:
-    """Return what the model calls a pod."""
+    """Return the model's key of a pod."""
     return PodKey(pod.metadata.namespace, pod.metadata.name)
 
 
 def vpa_key(vpa: VerticalPodAutoscaler) -> VpaKey:
-    """Return what the model calls a VPA."""
+    """Return the model's key of a VPA."""
     return VpaKey(vpa.metadata.namespace, vpa.metadata.name)
 
 
 def written_mode(vpa: VerticalPodAutoscaler) -> str:
-    """Return the update mode as a metric label: as it is written, empty if it isn't.
+    """Return the update mode as a metric label; empty if the VPA has none.
 
-    A text that is no mode is ``Unknown``, or each text would make series of its own (X119).
+    An invalid mode is ``Unknown``, because otherwise each text would create new series (X119).
     """
     policy = vpa.spec.update_policy
     mode = (policy.update_mode if policy is not None else None) or ""
@@ -45,9 +46,9 @@ def written_mode(vpa: VerticalPodAutoscaler) -> str:
 
 
 def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection[str]) -> bool:
-    """Return whether this recommender answers for a VPA (recommender.md 6.4).
+    """Return True if this recommender handles a VPA (recommender.md 6.4).
 
-    One that names no recommender belongs to the one called ``default``.
+    The recommender ``default`` also handles VPAs that name none.
     """
     if vpa.metadata.namespace in ignored:
         return False
@@ -56,10 +57,10 @@ def is_ours(vpa: VerticalPodAutoscaler, *, recommender: str, ignored: Collection
 
 
 def target_name(vpa: VerticalPodAutoscaler) -> str:
-    """Return whom a VPA is about, by kind, group and name; empty without a target.
+    """Return the kind, group and name of a VPA's target; empty without a target.
 
-    As in ``Rollout.argoproj.io/web``. Workloads of Kubernetes go without their group
-    (``Deployment/web``), as they may in a ``targetRef``; the version doesn't matter.
+    An example is ``Rollout.argoproj.io/web``. Built-in workloads have no group
+    (``Deployment/web``), because a ``targetRef`` may omit it. The version doesn't matter.
     """
     target = vpa.spec.target_ref
     if target is None:
@@ -71,7 +72,7 @@ def target_name(vpa: VerticalPodAutoscaler) -> str:
 
 
 def pod_facts(pod: Pod) -> PodFacts:
-    """Return the part of a pod that concerns usage; plain init containers aren't followed."""
+    """Return the facts about a pod; plain init containers aren't tracked."""
     return PodFacts(
         key=pod_key(pod),
         uid=pod.metadata.uid,
@@ -83,7 +84,7 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 
 def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
-    """Return the requests of a pod's containers, by the kubelet's report or else the spec."""
+    """Count the containers of a pod by the source of their requests: status or else spec."""
     reported = {status.name for status in scaled_statuses(pod) if status.resources is not None}
     sources = Counter(
         RequestSource.STATUS if each.name in reported else RequestSource.SPEC
@@ -99,15 +100,15 @@ def request_sources(pod: Pod) -> Mapping[RequestSource, int]:
 def container_rules(
     vpa: VerticalPodAutoscaler, *, per_vpa_config: bool
 ) -> tuple[ContainerRule, ...]:
-    """Return a VPA's container policies, in their order.
+    """Return the rules in a VPA's container policies, in their order.
 
     Raises:
-        QuantityError: a bound or an override is no quantity.
+        QuantityError: a bound or an override is not a quantity.
     """
     policy = vpa.spec.resource_policy
     if policy is None or not policy.container_policies:
         return ()
-    for one in policy.container_policies:  # of bounds the unreadable ones are reported now
+    for one in policy.container_policies:  # fail early for invalid bounds
         parse_quantities(one.min_allowed)
         parse_quantities(one.max_allowed)
     return tuple(
@@ -116,12 +117,13 @@ def container_rules(
 
 
 def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> ContainerRule:
-    """One container policy; without the gate PerVPAConfig its four overrides don't count.
+    """Return the rule in a container policy.
 
-    Unknown names among the controlled resources are dropped (recommender.md 5.3).
+    Without the gate PerVPAConfig its four overrides have no effect. Unknown controlled resources
+    are dropped (recommender.md 5.3).
 
     Raises:
-        QuantityError: an override is no quantity.
+        QuantityError: an override is not a quantity.
     """
     named = policy.controlled_resources
     controlled = (
@@ -135,10 +137,8 @@ def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> Containe
     if not per_vpa_config:
         return rule
     seconds = _positive(policy.memory_aggregation_interval_seconds)
-    return ContainerRule(
-        container=rule.container,
-        off=rule.off,
-        controlled=rule.controlled,
+    return replace(
+        rule,
         interval=None if seconds is None else timedelta(seconds=min(seconds, _LONGEST_SECONDS)),
         interval_count=_positive(policy.memory_aggregation_interval_count),
         oom_bump_up_ratio=_number(policy.oom_bump_up_ratio),
@@ -147,7 +147,7 @@ def container_rule(policy: ContainerPolicy, *, per_vpa_config: bool) -> Containe
 
 
 def _positive(number: int | None) -> int | None:
-    """None for what the schema refuses: it can only be left from before there was one."""
+    """Return None for numbers that the schema refuses; they may be older than the schema."""
     return number if number is not None and number > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Usage from external.metrics.k8s.io: one question for each pod of a VPA and each resource.
+"""Usage from external.metrics.k8s.io: one request for each pod of a VPA and each resource.
 
 Source: recommender.md 12.3; ``externalMetricsClient``,
 vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_source.go.
@@ -26,7 +26,7 @@ from recommender.model.usage import Usage
 from recommender.sources.fetch_result import OK, FetchOutcome, FetchResult
 
 _ROOT = "/apis/external.metrics.k8s.io/v1beta1"
-_HOPELESS = 100  # questions without a single answer: whoever serves the metrics is down
+_MOST_FAILURES = 100  # if all of the first requests fail, the metrics server is down
 
 _lists = msgspec.json.Decoder(ExternalMetricValueList)
 _values = msgspec.json.Decoder(ExternalMetricValue)
@@ -41,10 +41,10 @@ class _MetricQuery:
 
 
 class ExternalMetricsSource:
-    """Asks for the usage of every pod that a VPA looks at.
+    """Requests the usage of each pod that a VPA matches.
 
-    One question that fails costs itself; the reference drops all usage of the cycle. A resource
-    whose metric has no name isn't asked for, and then there are no samples of it (Q8).
+    A failed request affects only its pod; the reference drops all usage of the cycle. A resource
+    without the name of a metric has no samples (Q8).
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class ExternalMetricsSource:
         container_label: str,
         workers: int,
     ) -> None:
-        """``metrics`` has the name of each resource's metric; empty: there is none.
+        """Initialize the source.
 
-        ``container_label`` is the label of a value that names its container.
+        ``metrics`` has the name of each resource's metric; empty: none. ``container_label`` is the
+        label of a value that names its container.
         """
         self._client = client
         self._usage = usage
@@ -67,18 +68,18 @@ class ExternalMetricsSource:
         self._workers = workers
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """Return the latest usage; ``namespaces`` are those that have VPAs."""
+        """Return the latest usage in these namespaces, which have VPAs."""
         found: list[PodMetrics] = []
         answers: list[FetchOutcome] = []
         answered = False
 
-        async def ask(wanted: _MetricQuery) -> None:
+        async def fetch_one(wanted: _MetricQuery) -> None:
             nonlocal answered
-            if not self._client.reachable or (len(answers) >= _HOPELESS and not answered):
+            if not self._client.reachable or (len(answers) >= _MOST_FAILURES and not answered):
                 return
             place = f"{wanted.pod.namespace}/{wanted.pod.name} {wanted.metric}"
             try:
-                used = await self._ask(wanted)
+                used = await self._request(wanted)
             except (KubeError, DecodeError) as error:
                 answers.append(FetchOutcome.failed(place, error))
             else:
@@ -86,11 +87,11 @@ class ExternalMetricsSource:
                 found.append(used)
                 answers.append(FetchOutcome(place=place, outcome=OK))
 
-        await run_concurrently(self._queries(namespaces), ask, workers=self._workers)
+        await run_concurrently(self._queries(namespaces), fetch_one, workers=self._workers)
         return FetchResult(metrics=tuple(found), answers=tuple(answers))
 
     def _queries(self, namespaces: Collection[str]) -> Iterator[_MetricQuery]:
-        # A copy: the model may change while answers are awaited.
+        # A copy, because the model may change between requests.
         for pod, tracked in list(self._usage.pods.items()):
             if pod.namespace not in namespaces:
                 continue
@@ -102,14 +103,14 @@ class ExternalMetricsSource:
                 for resource, metric in self._metrics.items():
                     yield _MetricQuery(pod=pod, resource=resource, metric=metric, selector=selector)
 
-    async def _ask(self, wanted: _MetricQuery) -> PodMetrics:
-        """Return the values of one metric, with the time and the window of the first of them.
+    async def _request(self, wanted: _MetricQuery) -> PodMetrics:
+        """Return the values of one metric, with the time and window of the first one.
 
-        An item that can't be decoded is left out. Of the others the caller reads the values.
+        Items that can't be decoded are left out. The values are not parsed.
 
         Raises:
-            KubeError: there was no answer.
-            DecodeError: it is no list, or holds nothing that can be decoded.
+            KubeError: the request failed.
+            DecodeError: the response is not a list, or no item can be decoded.
         """
         namespace, metric = quote(wanted.pod.namespace, safe=""), quote(wanted.metric, safe="")
         path = f"{_ROOT}/namespaces/{namespace}/{metric}"
@@ -118,7 +119,7 @@ class ExternalMetricsSource:
         try:
             values = _decodable(decode(_lists, body).items or ())
         except msgspec.DecodeError as error:
-            raise DecodeError(f"{path} is no list of metric values: {error}") from error
+            raise DecodeError(f"{path} is not a list of metric values: {error}") from error
         named = [(value, value.metric_labels or {}) for value in values]
         return PodMetrics(
             metadata=MetricsMeta(name=wanted.pod.name, namespace=wanted.pod.namespace),
@@ -135,13 +136,13 @@ class ExternalMetricsSource:
 
 
 def _duration(seconds: object) -> str | None:
-    """Return a number of seconds as a Go duration; None if it is no whole number."""
+    """Return a number of seconds as a Go duration; None if it is not an integer."""
     is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
     return f"{seconds}s" if is_whole else None
 
 
 def _decodable(items: Sequence[msgspec.Raw]) -> list[ExternalMetricValue]:
-    """Decode the items that can be decoded.
+    """Return the items that can be decoded.
 
     Raises:
         msgspec.DecodeError: there are items, and none can be decoded.

@@ -1,4 +1,4 @@
-"""Usage as it comes from wherever it is read, and what came of each question for it."""
+"""Usage from any source, with the outcome of each request for it."""
 
 from collections import Counter as Tally
 from collections.abc import Collection, Iterator, Sequence
@@ -7,44 +7,44 @@ from typing import Protocol
 
 from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
-from common.kube.pages import Undecoded
-from recommender.slices import in_slices
+from common.kube.paginated_list import Undecoded
 
 OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOutcome:
-    """What came of one question."""
+    """The outcome of one request."""
 
-    place: str  # what was asked for: a namespace, a pod; empty: the whole cluster
-    outcome: str = OK  # or why there was no usable answer, fit to be a metric label
+    place: str  # a namespace or pod; empty: the whole cluster
+    outcome: str = OK  # or the reason of the failure; also the metric's label
     error: str = ""
 
     @classmethod
     def failed(cls, place: str, error: KubeError | DecodeError) -> "FetchOutcome":
-        """Return the outcome of an error, or of an answer that can't be decoded."""
+        """Return the outcome of a failed request."""
         outcome = getattr(error, "reason", type(error).__name__)
         return cls(place=place, outcome=outcome, error=str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
-    """The usage of one cycle; ``lists`` hold it as well, still to be decoded."""
+    """The usage of one cycle: decoded ``metrics``, and ``lists`` that are decoded later."""
 
     metrics: Sequence[PodMetrics] = ()
     lists: Sequence[Undecoded[PodMetrics]] = ()
     answers: tuple[FetchOutcome, ...]
 
     def slices(self, size: int) -> Iterator[Sequence[PodMetrics]]:
-        """Yield all of it, so many pods at a time; to be gone through once."""
-        yield from in_slices(self.metrics, size)
+        """Yield all usage in slices of ``size`` pods; call it once."""
+        for start in range(0, len(self.metrics), size):
+            yield self.metrics[start : start + size]
         for one in self.lists:
             yield from one.slices(size)
 
     @property
     def outcomes(self) -> dict[str, Tally[str]]:
-        """Return how often which outcome, by scope: ``cluster`` or ``part`` of it."""
+        """Return the number of each outcome, by scope: ``cluster`` or ``part`` of it."""
         found: dict[str, Tally[str]] = {}
         for answer in self.answers:
             scope = "part" if answer.place else "cluster"
@@ -53,13 +53,13 @@ class FetchResult:
 
     @property
     def failures(self) -> tuple[FetchOutcome, ...]:
-        """Return the questions that failed."""
+        """Return the failed requests."""
         return tuple(answer for answer in self.answers if answer.outcome != OK)
 
 
 class UsageSource(Protocol):
-    """Where the cycle reads usage."""
+    """A source of usage."""
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """Return the latest usage; ``namespaces`` are those that have VPAs. Failures are in it."""
+        """Return the latest usage in these namespaces, which have VPAs, and the failures."""
         ...

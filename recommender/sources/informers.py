@@ -1,6 +1,6 @@
-"""The parts of the cluster that the recommender follows: its caches, and what they feed."""
+"""The recommender's informers."""
 
-from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -8,12 +8,13 @@ from common.api.core import Event, Pod
 from common.api.meta import OwnedObject
 from common.features import FeatureGates
 from common.kube import endpoints
-from common.kube.cache import Cache, Change, apart
+from common.kube.cache import Cache, Change, with_boundary
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.targets import ControllerCaches, Targets
 from common.runtime.object_errors import ObjectErrors
-from recommender.checkpoints.stored import NAMED
+from common.runtime.service import Background
+from recommender.checkpoints.stored_checkpoint import NAMED
 from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
 
@@ -33,61 +34,62 @@ class Informers:
     ) -> None:
         self.client = client
         self.ooms = OomFeed()
-        pods = _pods(features)
+        kept = CachedPodWithSidecars if features.native_sidecar else CachedPod
+        pods: Endpoint[Pod] = replace(endpoints.PODS, type=kept)
         self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
-        # A pending pod uses nothing; the watch reports it as deleted, or not at all.
+        # A pending pod has no usage.
         self.pods: Cache[Pod] = Cache(
             client,
             pods,
             namespace=namespace,
             field_selector="status.phase!=Pending",
-            on_change=apart(self.ooms.on_pod, pods, errors),
+            on_change=with_boundary(self.ooms.on_pod, pods, errors),
         )
         self._evictions: Cache[Event] = Cache(
             client,
             endpoints.EVENTS,
             namespace=namespace,
             field_selector="reason=Evicted",
-            on_change=apart(self.ooms.on_event, endpoints.EVENTS, errors),
+            on_change=with_boundary(self.ooms.on_event, endpoints.EVENTS, errors),
         )
         self._checkpoints: Cache[OwnedObject] = Cache(
             client, NAMED, namespace=namespace, on_change=self._note_deleted
         )
         self._deleted: set[tuple[str, str]] = set()
-        self._controllers = ControllerCaches.following(client, namespace=namespace)
+        self._controllers = ControllerCaches.create(client, namespace=namespace)
         self.targets = Targets(client, self._controllers)
 
     @property
-    def background(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """Return the endless tasks behind the caches.
+    def background(self) -> tuple[Background, ...]:
+        """Return the tasks that update the caches.
 
-        Nothing waits for the names of checkpoints: the right to watch them may be missing.
+        No caller waits for the cache of checkpoints: the permission to watch them may be missing.
         """
         return tuple(cache.run for cache in (*self._caches, self._checkpoints))
 
     @property
     def synced(self) -> bool:
-        """Return whether every cache has listed once."""
+        """Return True if all caches have listed once."""
         return all(cache.synced for cache in self._caches)
 
     @property
     def fresh(self) -> bool:
-        """Return whether the API server answers, and every cache follows it."""
+        """Return True if the API server is reachable, and all caches are up to date."""
         return self.client.reachable and all(cache.fresh for cache in self._caches)
 
     async def wait_synced(self) -> None:
-        """Wait until every cache has listed; from then on OOM kills count as new."""
+        """Wait until all caches have listed; from then on OOM kills count as new."""
         for cache in self._caches:
             await cache.wait_synced()
         self.ooms.go_live()
 
     async def wait_targets(self) -> None:
-        """Wait until the VPAs have listed, and all that they can target."""
+        """Wait until the caches of VPAs and controllers have listed."""
         for cache in (self.vpas, *self._controllers.all()):
             await cache.wait_synced()
 
     def take_deleted(self) -> frozenset[tuple[str, str]]:
-        """Return namespaces and names of checkpoints that were deleted since the last time."""
+        """Return namespaces and names of checkpoints that were deleted since the last call."""
         found, self._deleted = frozenset(self._deleted), set()
         return found
 
@@ -99,9 +101,3 @@ class Informers:
     @property
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self.vpas, self.pods, self._evictions, *self._controllers.all())
-
-
-def _pods(features: FeatureGates) -> Endpoint[Pod]:
-    pods = endpoints.PODS
-    kept = CachedPodWithSidecars if features.native_sidecar else CachedPod
-    return Endpoint(pods.group, pods.version, pods.resource, pods.kind, kept)

@@ -1,4 +1,4 @@
-"""Usage from metrics.k8s.io: one list of PodMetrics for the cluster, or one for each namespace.
+"""Usage from metrics.k8s.io: a list of PodMetrics for the cluster, or one for each namespace.
 
 Source: recommender.md 12.2;
 vertical-pod-autoscaler/pkg/recommender/input/metrics/metrics_client.go.
@@ -15,7 +15,7 @@ from common.api.metrics import PodMetrics
 from common.errors import DecodeError, KubeError
 from common.kube.client import UNDECODABLE, KubeClient
 from common.kube.endpoints import POD_METRICS
-from common.kube.pages import Undecoded
+from common.kube.paginated_list import Undecoded
 from common.quantity import QuantityError, parse_milli, parse_value
 from common.resources import CPU, MEMORY
 from recommender.concurrency import run_concurrently
@@ -26,30 +26,30 @@ from recommender.model.pods import TrackedPod
 from recommender.model.timestamps import NEVER, instant, span
 from recommender.sources.fetch_result import OK, FetchOutcome, FetchResult
 
-_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # differs from that of pods
+_RESOURCE = f"{POD_METRICS.resource}.{POD_METRICS.group}"  # with the group: its name is ``pods``
 
 
 class MetricsServerSource:
-    """Asks for the usage of the whole cluster, or of one namespace if there is only one.
+    """Lists the usage of the whole cluster, or of the one namespace that counts.
 
-    Should the one list of the cluster fail, each namespace with VPAs is asked for on its own:
-    an account may be allowed no more, and one strange answer costs one namespace. Where the
-    first namespaces fail as well, the others are not asked: what serves usage is down (X70).
+    If the list of the cluster fails, each namespace with VPAs is listed: the permission for more
+    may be missing, and an invalid response then affects only one namespace. If the first
+    namespaces fail too, the others are skipped, because the metrics server is down (X70).
     """
 
     def __init__(self, client: KubeClient, *, namespace: str, workers: int) -> None:
-        """``namespace`` is the only one that counts; empty: all do."""
+        """Initialize; ``namespace`` is the only one that counts, or empty for all."""
         self._client = client
         self._namespace = namespace
         self._workers = workers
-        self._known: frozenset[str] = frozenset()  # pods that couldn't be read the last time
-        self._strange: list[str] = []  # and this time
+        self._undecodable: list[str] = []  # pods of this cycle
+        self._known: frozenset[str] = frozenset()  # undecodable pods of the last cycle
 
     async def fetch(self, namespaces: Collection[str]) -> FetchResult:
-        """Return the latest usage; ``namespaces`` are those that have VPAs."""
-        for _ in self._strange:
-            self._client.troubled(_RESOURCE, UNDECODABLE)
-        self._known, self._strange = frozenset(self._strange), []
+        """Return the latest usage in these namespaces, which have VPAs."""
+        for _ in self._undecodable:
+            self._client.read_failed(_RESOURCE, UNDECODABLE)
+        self._known, self._undecodable = frozenset(self._undecodable), []
         found, answer = await self._list(self._namespace)
         if answer.outcome == OK or self._namespace or not self._client.reachable:
             return FetchResult(lists=found, answers=(answer,))
@@ -67,10 +67,10 @@ class MetricsServerSource:
         return FetchResult(lists=lists, answers=(answer, *answers))
 
     async def _list(self, namespace: str) -> tuple[Sequence[Undecoded[PodMetrics]], FetchOutcome]:
-        """Return the items, each decoded when it is read: all of them would fill the memory."""
+        """Return the items, which are decoded one by one to save memory."""
         try:
             found = await self._client.list_undecoded(
-                POD_METRICS, namespace=namespace, strange=self._strange, known=self._known
+                POD_METRICS, namespace=namespace, undecodable=self._undecodable, known=self._known
             )
         except (KubeError, DecodeError) as error:
             return (), FetchOutcome.failed(namespace, error)
@@ -88,62 +88,49 @@ class ContainerSamples:
     times: Ints  # instants
     amounts: Ints  # millicores or bytes
 
+    @classmethod
+    def of(cls, samples: Sequence[int]) -> "ContainerSamples":
+        """Return the columns of samples, which are row, time and amount one after the other."""
+        rows, times, amounts = np.array(samples, dtype=np.int64).reshape(-1, 3).T
+        return cls(rows=rows, times=times, amounts=amounts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UsageBatch:
-    """What one list of PodMetrics holds for containers that we follow."""
+    """The samples in PodMetrics, with the number of unusable ones."""
 
     cpu: ContainerSamples
     memory: ContainerSamples
-    unknown: int  # containers that we don't follow
-    unreadable: int  # values that are no quantities, and pods without a time
+    unknown: int  # containers that aren't tracked
+    unreadable: int  # values that aren't quantities, and pods without a timestamp
     ahead: int  # pods whose timestamp is too far ahead
-    newest: datetime | None  # of the timestamps that are not
-
-
-class _Column:
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.times: list[int] = []
-        self.amounts: list[int] = []
-
-    def add(self, row: int, time: int, amount: int) -> None:
-        self.rows.append(row)
-        self.times.append(time)
-        self.amounts.append(amount)
-
-    def samples(self) -> ContainerSamples:
-        return ContainerSamples(
-            rows=np.array(self.rows, dtype=np.int64),
-            times=np.array(self.times, dtype=np.int64),
-            amounts=np.array(self.amounts, dtype=np.int64),
-        )
+    newest: datetime | None  # of the other timestamps
 
 
 def batch(
     metrics: Iterable[PodMetrics], pods: Mapping[PodKey, TrackedPod], *, now: int = _LATE
 ) -> UsageBatch:
-    """Translate usage into samples, in the list's order.
+    """Convert usage to samples, in order.
 
-    What is ahead of ``now``, an instant, by more than its window and a minute is left out (X33).
-    A missing resource gives no sample; the reference reads it as zero (Q8). Init
-    containers are not among the followed ones, so their usage is dropped.
+    Pods whose timestamp is ahead of the instant ``now`` by more than their window and a minute are
+    left out (X33). A missing resource has no sample; the reference reads it as zero (Q8). Init
+    containers are not tracked, so their usage is dropped.
     """
-    cpu, memory = _Column(), _Column()
+    cpu, memory = list[int](), list[int]()
     unknown = unreadable = ahead = 0
     newest: datetime | None = None
-    surely = now + span(MARGIN)  # not too far ahead, whatever the window
+    accepted = now + span(MARGIN)  # with any window
     known: Mapping[str, int]
     at, time = None, NEVER
     for pod in metrics:
-        # A plain tuple is equal to a key, and made in a fifth of the time.
+        # A plain tuple is equal to a key, and five times faster to create.
         tracked = pods.get(cast("PodKey", (pod.metadata.namespace, pod.metadata.name)))
         if pod.timestamp is None:
             unreadable += 1
             continue
-        if pod.timestamp != at:  # many pods have one time
+        if pod.timestamp != at:  # many pods have the same
             at, time = pod.timestamp, instant(pod.timestamp)
-        if time > surely and time > now + span(tolerated(pod.window)):
+        if time > accepted and time > now + span(tolerated(pod.window)):
             ahead += 1
             continue
         if newest is None or pod.timestamp > newest:
@@ -157,12 +144,12 @@ def batch(
             used, failed = usage_of(container.usage)
             unreadable += failed
             if CPU in used:
-                cpu.add(row, time, used[CPU])
+                cpu += row, time, used[CPU]
             if MEMORY in used:
-                memory.add(row, time, used[MEMORY])
+                memory += row, time, used[MEMORY]
     return UsageBatch(
-        cpu=cpu.samples(),
-        memory=memory.samples(),
+        cpu=ContainerSamples.of(cpu),
+        memory=ContainerSamples.of(memory),
         unknown=unknown,
         unreadable=unreadable,
         ahead=ahead,
@@ -174,10 +161,9 @@ _PARSERS = ((CPU, parse_milli), (MEMORY, parse_value))
 
 
 def usage_of(usage: object) -> tuple[dict[str, int], int]:
-    """Return millicores and bytes, rounded up, of the resources that are there.
+    """Return the usage in millicores and bytes, rounded up, and the number of invalid values.
 
-    The second number counts the values that can't be read; a ``usage`` that is no object counts
-    as one.
+    A ``usage`` that is not an object counts as one invalid value.
     """
     if usage is None:
         return {}, 0

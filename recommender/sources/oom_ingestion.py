@@ -1,24 +1,24 @@
-"""OOM kills, from the caches into the model.
+"""Ingestion of OOM kills from the caches into the model.
 
-Each kill is counted as seen, and as recorded or discarded, in one step, so that the counters add up
-at every moment.
+Each kill is counted as seen, and as recorded or discarded, in one step, so that the counters always
+add up.
 
 Source: recommender.md 4.4 and 12.4.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 
 import numpy as np
 
 from common.resources import MEMORY
 from common.runtime.clock import Clock
+from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.metrics import RecommenderMetrics
 from recommender.model.clock_tolerance import tolerated
-from recommender.model.keys import PodKey, VpaKey
+from recommender.model.keys import PodKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import TrackedPod
 from recommender.model.timestamps import NEVER, instant
@@ -31,60 +31,57 @@ from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 3  # cycles that an Event waits for its pod: the two come by different watches
-_ROUTINE = (OomOutcome.LEARNT_BEFORE, OomOutcome.UNMATCHED)  # not worth a line each
-
-LearntUntil = Mapping[tuple[VpaKey, str], datetime]
-"""When the checkpoint of a VPA's container was written that we have loaded."""
+_MAX_WAIT = 3  # cycles that an Event waits for its pod, which comes from another watch
+_ROUTINE = (OomOutcome.LEARNT_BEFORE, OomOutcome.UNMATCHED)  # logged as debug
 
 
 class OomIngestion:
-    """Feeds the model with OOM kills, in each cycle after usage."""
+    """Records OOM kills in the model."""
 
     def __init__(
         self,
         informers: Informers,
         usage: Usage,
+        loading: CheckpointLoading,
         schedule: CheckpointSchedule,
         *,
         memory_saver: bool,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        """``memory_saver`` leaves out pods that no VPA looks at; ``schedule`` is of checkpoints."""
+        """Initialize; ``memory_saver`` leaves out pods that no VPA matches."""
         self._informers = informers
         self._usage = usage
+        self._loading = loading
         self._schedule = schedule
         self._memory_saver = memory_saver
         self._metrics = metrics
         self._clock = clock
-        self._passing: set[PodKey] = set()  # pods that came into the model only for their kills
+        self._temporary: set[PodKey] = set()  # pods that are in the model only for their kills
         self._postponed = StateLog(logger, over="no more OOM kills with future timestamps")
 
-    def of_replaced(self, learnt_until: LearntUntil) -> None:
-        """Learn what has to be learnt before this cycle's pods and usage.
+    def of_replaced(self) -> None:
+        """Record the kills that must be recorded before this cycle's pods and usage.
 
-        These are kills of pods whose names others have taken, while their windows are still
-        known, and kills that were postponed and are due: newer usage would make them too old.
+        These are kills of pods whose name another pod has now, while the model has their windows,
+        and postponed kills that are due: newer usage would make them too old.
         """
         feed = self._informers.ooms
         due = feed.due(self._clock.now() + tolerated())
         replaced, dropped = feed.take(self._is_replaced)
-        self._learn_all((*due, *replaced), dropped, learnt_until)
+        self._learn_all((*due, *replaced), dropped)
 
-    def of_all(self, learnt_until: LearntUntil) -> frozenset[PodKey]:
-        """Learn from all that waits; returns pods that came into the model only for that."""
-        self._learn_all(*self._informers.ooms.take(), learnt_until)
+    def of_all(self) -> frozenset[PodKey]:
+        """Record all queued kills; return the pods that were added to the model only for that."""
+        self._learn_all(*self._informers.ooms.take())
         kills = self._informers.ooms.postponed
         self._metrics.ooms_postponed.set(kills)
         text = "OOM kills with future timestamps postponed; check the clocks" if kills else ""
         self._postponed.report(text, kills=kills)
-        passing, self._passing = frozenset(self._passing), set()
-        return passing
+        temporary, self._temporary = frozenset(self._temporary), set()
+        return temporary
 
-    def _learn_all(
-        self, observations: Iterable[PendingOomEvent], dropped: int, learnt_until: LearntUntil
-    ) -> None:
+    def _learn_all(self, observations: Iterable[PendingOomEvent], dropped: int) -> None:
         feed = self._informers.ooms
         self._metrics.oom_seen(OomOutcome.OVERFLOW, dropped)
         for observation in observations:
@@ -92,31 +89,41 @@ class OomIngestion:
                 if observation.kill.at > self._clock.now() + tolerated():
                     self._postpone(observation)
                     continue
-                outcome = self._learn(observation, learnt_until)
+                outcome = self._learn(observation)
                 if outcome is None:
-                    feed.put_back(replace(observation, waited=observation.waited + 1))
+                    feed.append(replace(observation, waited=observation.waited + 1))
                     continue
-                self._decide(observation.kill, outcome)
+                self._report(observation.kill, outcome)
 
-    def _decide(self, kill: OomEvent, outcome: OomOutcome) -> None:
+    def _report(self, kill: OomEvent, outcome: OomOutcome) -> None:
         self._metrics.oom_seen(outcome)
-        _log_change(kill, outcome)
+        logger.log(
+            logging.DEBUG if outcome in _ROUTINE else logging.INFO,
+            "OOM kill",
+            extra={
+                "pod": f"{kill.pod.namespace}/{kill.pod.name}",
+                "container": kill.container,
+                "memory": kill.memory,
+                "outcome": outcome.value,
+            },
+        )
 
     def _postpone(self, observation: PendingOomEvent) -> None:
-        """Wait until the kill is no longer ahead of the clock (X122).
+        """Keep a kill until it is no longer ahead of the clock (X122).
 
-        Our clock is put right, or was right and the node's time comes.
+        Either this clock is behind and gets corrected, or the node's clock is ahead and the time
+        comes.
         """
         kill = observation.kill
         current = self._informers.pods.get(*kill.pod)
         if observation.pod is None and current is not None and current.metadata.uid == kill.pod_uid:
-            observation = replace(observation, pod=pod_facts(current))  # it may go until then
+            observation = replace(observation, pod=pod_facts(current))  # it may be gone later
         dropped = self._informers.ooms.postpone(observation)
         if dropped is not None:
-            self._decide(dropped.kill, OomOutcome.IN_THE_FUTURE)
+            self._report(dropped.kill, OomOutcome.IN_THE_FUTURE)
 
-    def _learn(self, observation: PendingOomEvent, learnt_until: LearntUntil) -> OomOutcome | None:
-        """Return the outcome of a kill; None: its pod may still appear."""
+    def _learn(self, observation: PendingOomEvent) -> OomOutcome | None:
+        """Record a kill and return the outcome; None: its pod may still appear."""
         kill, now = observation.kill, self._clock.now()
         if kill.at <= UNDATED:
             return OomOutcome.UNDATED
@@ -130,7 +137,7 @@ class OomIngestion:
         latest = instant(now + tolerated())
         if kill.initial:
             if last[row] == NEVER:
-                last[row] = self._known_until(kill.container, found, learnt_until, latest)
+                last[row] = self._known_until(kill.container, found, latest)
             if at <= last[row] <= latest:
                 return OomOutcome.LEARNT_BEFORE
         # A sample that is ahead of the clock makes no kill too old.
@@ -150,10 +157,10 @@ class OomIngestion:
         return learnt.outcome
 
     def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
-        """Return the killed pod in the model, where it comes for a moment if it is gone already.
+        """Return the killed pod in the model; add it for this cycle if it is gone.
 
-        Pods of one name are distinguished by their uids. An Event of a static pod has another uid
-        than the pod; then the name decides, as it does for the reference.
+        Pods with the same name are distinguished by their UIDs. The Event of a static pod has
+        another UID than the pod; then the name decides, as in the reference.
         """
         kill, pods = observation.kill, self._usage.pods
         tracked = pods.get(kill.pod)
@@ -161,14 +168,14 @@ class OomIngestion:
             return tracked
         current = self._informers.pods.get(*kill.pod)
         if current is not None and current.metadata.uid == kill.pod_uid:
-            facts = pod_facts(current)  # it came after the cycle had loaded the pods
+            facts = pod_facts(current)  # it was added after the cycle had loaded the pods
         elif observation.pod is not None:
-            # Its name may be another's by now, so it is kept under one that no pod can have.
+            # Another pod may have its name now, so use a name that no pod can have.
             name = f"{kill.pod.name}/{kill.pod_uid}"
             facts = replace(observation.pod, key=PodKey(kill.pod.namespace, name))
         elif tracked is not None:
             return tracked
-        elif observation.waited < _PATIENCE:
+        elif observation.waited < _MAX_WAIT:
             return None
         else:
             return OomOutcome.UNKNOWN_CONTAINER
@@ -178,24 +185,22 @@ class OomIngestion:
             return OomOutcome.UNMATCHED
         self._usage.put_pod(facts, now)
         if facts.key != kill.pod:
-            self._passing.add(facts.key)
+            self._temporary.add(facts.key)
         return pods[facts.key]
 
-    def _known_until(
-        self, container: str, pod: TrackedPod, learnt_until: LearntUntil, latest: int
-    ) -> int:
-        """Return until when loaded history covers the kills of a container that has no record.
+    def _known_until(self, container: str, pod: TrackedPod, latest: int) -> int:
+        """Return the time until which loaded history covers the kills of a container.
 
-        The time of the checkpoint then has to do. The record is better: a kill may be older than
-        the checkpoint, and yet have been reported after it was written.
+        It is the time of the checkpoint, for containers without ``last_oom``. That one is exact: a
+        kill may be older than a checkpoint, but reported after its write.
 
-        A checkpoint that was written after ``latest`` was written by a clock that was ahead, and
-        then its last sample has to do, whose time is not by that clock. If that is in the future
-        as well, nothing is known: to learn a kill twice is better than to lose it.
+        A checkpoint with a time after ``latest`` was written by a clock that was ahead. Then use
+        the time of its last sample, which is not from that clock. If that is in the future too,
+        return NEVER: it is better to record a kill twice than to lose it.
         """
         known = NEVER
         for key in pod.label_set.autoscalers:
-            until = instant(learnt_until.get((key, container)))
+            until = instant(self._loading.learnt_until.get((key, container)))
             if until > latest:
                 loaded = self._usage.autoscalers[key].loaded.get(container)
                 sampled = self._usage.aggregates.last_sample
@@ -210,16 +215,3 @@ class OomIngestion:
             return False
         current = self._informers.pods.get(*kill.pod)
         return current is not None and current.metadata.uid != tracked.uid
-
-
-def _log_change(kill: OomEvent, outcome: OomOutcome) -> None:
-    logger.log(
-        logging.DEBUG if outcome in _ROUTINE else logging.INFO,
-        "OOM kill",
-        extra={
-            "pod": f"{kill.pod.namespace}/{kill.pod.name}",
-            "container": kill.container,
-            "memory": kill.memory,
-            "outcome": outcome.value,
-        },
-    )

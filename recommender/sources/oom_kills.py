@@ -1,4 +1,4 @@
-"""Out-of-memory kills, read from two versions of a pod or from an eviction Event.
+"""Detection of OOM kills in two versions of a pod, or in an eviction Event.
 
 Source: recommender.md 12.4; vertical-pod-autoscaler/pkg/recommender/input/oom/observer.go.
 """
@@ -9,40 +9,39 @@ from datetime import UTC, datetime
 
 from common.api.core import ContainerStateTerminated, ContainerStatus, Event, Pod
 from common.quantity import QuantityError, parse_value
-from common.recommendation.actual import actual_requests
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.scaled_containers import scaled_statuses
 from common.resources import MEMORY
 from recommender.model.keys import PodKey
 
 OOM_KILLED = "OOMKilled"
 UNDATED = datetime.min.replace(tzinfo=UTC)
-"""The time of a kill without one in the kubelet's report; Go's zero time."""
+"""The time of a kill for which the kubelet reports none; Go's zero time."""
 
 _CONTAINERS = "offending_containers"
 _USAGE = "offending_containers_usage"
 _STARVED = "starved_resource"
-_LEFT = 10_000  # pods and Events that are gone, and whose kills are remembered
+_LEFT = 10_000  # deleted pods and Events whose kills are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomEvent:
-    """A container was killed, or its pod evicted, because memory ran out."""
+    """An OOM kill of a container, or an eviction of its pod for lack of memory."""
 
     pod: PodKey
     pod_uid: str  # empty: unknown, from an Event
     uid: str  # of the pod, or of the eviction Event; distinguishes kills
     container: str
     at: datetime
-    memory: int  # bytes: the request at that time, or what an evicted container used
-    initial: bool = False  # seen before we went live: it may have been learnt already
+    memory: int  # bytes: the request at that time, or the usage of an evicted container
+    initial: bool = False  # it may have been recorded before a restart
 
 
 def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEvent, ...]:
-    """Return the kills that an update of a pod shows.
+    """Return the kills in an update of a pod.
 
-    Either a container has just been killed and stands there terminated, or it was killed
-    and runs again. The request that counts is the one it was killed with: for the latter
-    that of the old version.
+    A killed container is either terminated in the new version, or it runs again. The request at the
+    time of the kill counts: that of the new version, or of the old one if the container runs again.
     """
     before = {status.name: status for status in scaled_statuses(old)}
     found = []
@@ -60,10 +59,10 @@ def kills_between(old: Pod, new: Pod, *, initial: bool = False) -> tuple[OomEven
 
 
 def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
-    """Return all kills that one version of a pod still shows.
+    """Return all kills in one version of a pod.
 
-    It is what counts for a pod that is seen for the first time, so that one that dies and
-    goes within a second teaches as well; and after a gap in the watch.
+    They count in the first version of a pod, so that a kill in a short-lived pod isn't lost,
+    and after a gap in the watch.
     """
     return tuple(
         _kill(status.name, terminated, requested_by=pod, initial=initial)
@@ -74,10 +73,10 @@ def kills_in(pod: Pod, *, initial: bool) -> tuple[OomEvent, ...]:
 
 
 def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent, ...]:
-    """Return the containers that an eviction for lack of memory names.
+    """Return the containers in the Event of an eviction for lack of memory.
 
-    The three annotations are lists of one length, else the Event says nothing. What can't
-    be read of a container costs that container.
+    The Event is ignored unless its three annotations are lists of the same length. A container
+    whose usage can't be parsed is left out.
     """
     if event.reason != "Evicted" or event.involved_object.kind != "Pod":
         return ()
@@ -114,18 +113,18 @@ def kills_of_eviction(event: Event, *, initial: bool = False) -> tuple[OomEvent,
 
 
 class SeenOomEvents:
-    """Remembers which kills have been seen, for longer than they can be reported again.
+    """The kills that were seen, kept for longer than they can be reported again.
 
-    A pod that couldn't be read for a moment comes back with its last kill. So the kills of the
-    last pods and Events that are gone are remembered, too.
+    The kills of the last deleted pods and Events are kept, too. A pod that can't be decoded for
+    some time appears as deleted, and later again with its last kill.
     """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, set[tuple[str, datetime]]] = {}
-        self._left: dict[str, None] = {}  # uids, in the order in which they went
+        self._left: dict[str, None] = {}  # uids, in the order of deletion
 
     def is_new(self, kill: OomEvent) -> bool:
-        """Return whether this is the first time; from now on it isn't."""
+        """Record a kill; return True if it was not recorded before."""
         self._left.pop(kill.uid, None)
         known = self._by_uid.setdefault(kill.uid, set())
         if (kill.container, kill.at) in known:
@@ -134,7 +133,7 @@ class SeenOomEvents:
         return True
 
     def leave(self, uid: str) -> None:
-        """The pod or the Event is gone; should it come back soon, its kills aren't new."""
+        """Record that a pod or Event is gone; its kills are kept for some time."""
         if uid not in self._by_uid:
             return
         self._left.pop(uid, None)
@@ -148,8 +147,8 @@ def _ended(old: ContainerStatus, new: ContainerStatus) -> ContainerStateTerminat
     terminated = new.state.terminated if new.state is not None else None
     if terminated is None or terminated.reason != OOM_KILLED:
         return None
-    stood_there = old.state is not None and old.state.terminated is not None
-    if stood_there and new.restart_count <= old.restart_count:
+    was_terminated = old.state is not None and old.state.terminated is not None
+    if was_terminated and new.restart_count <= old.restart_count:
         return None
     return terminated
 
@@ -185,7 +184,7 @@ def _kill(
     try:
         request = actual_requests(requested_by, container).get(MEMORY)
     except QuantityError:
-        request = None  # a strange request costs the request, not the kill
+        request = None  # the kill counts without a valid request, too
     meta = requested_by.metadata
     return OomEvent(
         pod=PodKey(meta.namespace, meta.name),

@@ -1,4 +1,4 @@
-"""One HTTP session to a Prometheus server; the only HTTP that isn't the API server's.
+"""The HTTP client for Prometheus.
 
 Source: recommender.md 12.5 and 15.1; ``NewPrometheusHistoryProvider``,
 vertical-pod-autoscaler/pkg/recommender/input/history/history_provider.go.
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -21,7 +20,8 @@ from common.kube.connection import client_context
 from common.kube.transport import read_body
 from recommender.metrics import RecommenderMetrics
 from recommender.sources.promql import TimeRange
-from recommender.sources.series import complaint, unix_seconds
+from recommender.sources.series import error_in, unix_seconds
+from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _CONNECT_SECONDS = 10.0
 _SECONDS = 1_000_000  # in an instant
@@ -32,8 +32,8 @@ _FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 class PrometheusError(VpaError):
     """Prometheus refused, or didn't answer.
 
-    ``reason`` is its own word (``bad_data``, ``execution``, ``timeout``), or the status, and
-    fit to be a metric label; ``away`` is whether another query would fare no better.
+    ``reason`` is its error type (``bad_data``, ``execution``, ``timeout``) or the HTTP status; it
+    is also the metric's label. ``away`` means that other queries would fail too.
     """
 
     def __init__(self, message: str, *, reason: str, away: bool = False) -> None:
@@ -44,9 +44,9 @@ class PrometheusError(VpaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusServer:
-    """The address of Prometheus, and credentials, which ``repr`` doesn't show."""
+    """The address of Prometheus and the credentials, which ``repr`` doesn't show."""
 
-    address: URL
+    address: URL  # without credentials
     verify: bool
     timeout: timedelta  # of one query
     token: str
@@ -54,50 +54,36 @@ class PrometheusServer:
     basic: tuple[str, str] | None
 
     def __repr__(self) -> str:
-        return f"Server({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """Return the address, fit for a log."""
-        return str(self.address)
+        return f"PrometheusServer({str(self.address)!r})"
 
     @classmethod
-    def of(
-        cls,
-        *,
-        address: str,
-        insecure: bool,
-        timeout: timedelta,
-        token: str,
-        token_file: str,
-        username: str,
-        password: str,
-        environ: Mapping[str, str],
-    ) -> Self:
-        """Return what the flags say; a user and a password may come from the environment as well.
+    def of(cls, settings: UsageSourceSettings, environ: Mapping[str, str]) -> Self:
+        """Return the server that the flags describe.
+
+        The user and password may also come from the environment or the address.
 
         Raises:
-            ConfigError: the address is none, or the token's file can't be read.
+            ConfigError: the address is invalid, or the token's file can't be read.
         """
-        url = _url(address)
+        url = _url(settings.prometheus_address)
         pairs = (
-            (username, password),
+            (settings.username, settings.password),
             (environ.get("PROMETHEUS_USERNAME", ""), environ.get("PROMETHEUS_PASSWORD", "")),
             (url.user or "", url.password or ""),
         )
-        if token_file:
-            read_token(token_file)
+        if settings.prometheus_bearer_token_file:
+            read_token(settings.prometheus_bearer_token_file)
         return cls(
             address=url.with_user(None).with_query(None).with_fragment(None),
-            verify=not insecure,
-            timeout=timeout,
-            token=token,
-            token_file=token_file,
+            verify=not settings.prometheus_insecure,
+            timeout=settings.query_timeout,
+            token=settings.prometheus_bearer_token,
+            token_file=settings.prometheus_bearer_token_file,
             basic=next((pair for pair in pairs if all(pair)), None),
         )
 
     def authorization(self) -> str:
-        """Return the header's value, empty for none; a token's file is read each time.
+        """Return the value of the header, or an empty string; a token file is read each time.
 
         Raises:
             ConfigError: the file can't be read.
@@ -111,7 +97,7 @@ class PrometheusServer:
 
 
 def read_token(path: str) -> str:
-    """Return the token in a file, without the space around it.
+    """Return the token in a file, without surrounding white space.
 
     Raises:
         ConfigError: there is no such file, or it can't be read.
@@ -130,13 +116,13 @@ def _url(address: str) -> URL:
     except ValueError:
         url, port = URL(), None
     if url.scheme not in ("http", "https") or not url.host or not port:
-        # The text itself may carry a password.
+        # Don't include the text, which may contain a password.
         raise ConfigError("--prometheus-address is not a URL such as http://prometheus:9090")
     return url
 
 
 class Prometheus:
-    """Asks queries, one at a time or many; an asynchronous context manager."""
+    """A client for queries, which may be concurrent; an asynchronous context manager."""
 
     def __init__(
         self, server: PrometheusServer, *, user_agent: str, metrics: RecommenderMetrics
@@ -145,12 +131,7 @@ class Prometheus:
         self._user_agent = user_agent
         self._metrics = metrics
         self._session: aiohttp.ClientSession | None = None
-        self._posts = True  # until the server says that it takes no POST
-
-    @property
-    def name(self) -> str:
-        """Return the server's address, fit for a log."""
-        return self._server.name
+        self._posts = True  # until the server refuses POST
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(
@@ -164,40 +145,35 @@ class Prometheus:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def range(self, query: str, window: TimeRange) -> bytes:
-        """Return the answer to a range query.
+        """Return the response to a range query.
 
         Raises:
-            PrometheusError: there is none.
+            PrometheusError: the query failed.
         """
-        asked = {
+        form = {
             "query": query,
             "start": unix_seconds(window.start),
             "end": unix_seconds(window.end),
             "step": f"{window.step / _SECONDS:.3f}",
         }
-        return await self._ask("query_range", asked)
+        return await self._query("query_range", form)
 
     async def instant(self, query: str, at: int) -> bytes:
-        """Return the answer to an instant query.
+        """Return the response to an instant query.
 
         Raises:
-            PrometheusError: there is none.
+            PrometheusError: the query failed.
         """
-        return await self._ask("query", {"query": query, "time": unix_seconds(at)})
+        return await self._query("query", {"query": query, "time": unix_seconds(at)})
 
-    async def _ask(self, kind: str, form: Mapping[str, str]) -> bytes:
-        """Send a query as POST, for it may be long; as GET where that isn't allowed."""
+    async def _query(self, kind: str, form: Mapping[str, str]) -> bytes:
+        """Send a query with POST, because it may be long; with GET if POST isn't allowed."""
         try:
             authorization = await asyncio.to_thread(self._server.authorization)
         except ConfigError as error:
@@ -210,9 +186,9 @@ class Prometheus:
             status, body = await self._send("GET", kind, form, headers)
         if status < 300:
             return body
-        reason, sentence = complaint(body)
+        reason, sentence = error_in(body)
         raise PrometheusError(
-            f"{self.name} answered {status}: {sentence or 'without a reason'}",
+            f"{self._server.address} answered {status}: {sentence or 'without a reason'}",
             reason=reason or str(status),
             away=status in (401, 403, 404, 502, 503) and not reason,
         )
@@ -236,10 +212,10 @@ class Prometheus:
         except _FAILURES as error:
             text = " ".join(str(error).split()) or type(error).__name__
             raise PrometheusError(
-                f"{self.name}: no answer: {text}", reason="unreachable", away=True
+                f"{self._server.address}: no answer: {text}", reason="unreachable", away=True
             ) from error
         except ServerError as error:
-            raise PrometheusError(f"{self.name}: {error}", reason="too_large") from error
+            raise PrometheusError(f"{self._server.address}: {error}", reason="too_large") from error
         seconds = asyncio.get_running_loop().time() - begun
         self._metrics.prometheus_answered(str(answer.status), method.lower(), seconds)
         return answer.status, body

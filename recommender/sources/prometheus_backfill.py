@@ -1,6 +1,6 @@
 """History from Prometheus, fetched in the background while live samples already count.
 
-Namespaces are fetched one after the other, so that the history of one at most is in memory.
+Namespaces are fetched one after the other, so that memory holds the history of only one.
 
 Source: recommender.md 12.5.
 """
@@ -20,7 +20,7 @@ from recommender.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 5.0  # seconds before the second try; each further one is twice as long
+_FIRST_PAUSE = 5.0  # seconds before the first retry; doubles with each further one
 _LONGEST_PAUSE = 300.0
 
 
@@ -40,11 +40,11 @@ class PrometheusBackfill:
         self._state = StateLog(logger, over="history is fetched from Prometheus again")
 
     def fetching(self, key: VpaKey) -> bool:
-        """Return whether there is history of this VPA that isn't in the model yet."""
+        """Return True while the history of this VPA's namespace isn't in the model."""
         return key.namespace not in self._loaded
 
     def request(self, vpas: Collection[VpaKey], known_until: KnownUntil) -> None:
-        """These VPAs are in the model, with what their checkpoints held."""
+        """Request the history of these VPAs; checkpoints cover usage until ``known_until``."""
         namespaces = {key.namespace for key in vpas}
         self._known_until = known_until
         self._pending = namespaces - self._loaded
@@ -53,8 +53,8 @@ class PrometheusBackfill:
         self._count()
 
     async def run(self) -> None:
-        """Fetch what is wanted, as often as it takes."""
-        async with self._history:
+        """Fetch the requested history, with retries."""
+        async with self._history.prometheus:
             while True:
                 await self._requested.wait()
                 self._requested.clear()
@@ -71,7 +71,7 @@ class PrometheusBackfill:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _fetch_once(self) -> bool:
-        """Try every pending namespace; one that fails costs itself. Whether any succeeded."""
+        """Try each pending namespace, unless Prometheus is away; return True if any succeeded."""
         before = len(self._loaded)
         self._history.begin()
         failures: list[str] = []
@@ -83,15 +83,18 @@ class PrometheusBackfill:
                 reason = error.reason if isinstance(error, PrometheusError) else "undecodable"
                 self._metrics.backfill_failures.labels(reason).inc()
                 if isinstance(error, PrometheusError) and error.away:
-                    self._log_change(reason, str(error))
+                    self._report(reason, str(error))
                     return len(self._loaded) > before
-                self._history.ask_for_less(namespace)
+                self._history.request_less(namespace)
             else:
                 self._loaded.add(namespace)
                 self._pending.discard(namespace)
                 self._metrics.backfill_joined(samples)
                 self._count()
-        self._log_change(*(("some namespaces", failures[0]) if failures else ()))
+        if failures:
+            self._report("some namespaces", failures[0])
+        else:
+            self._state.report("")
         if not self._pending:
             logger.info("history from Prometheus is complete")
         return len(self._loaded) > before
@@ -99,7 +102,6 @@ class PrometheusBackfill:
     def _count(self) -> None:
         self._metrics.count_backfill(loaded=len(self._loaded), pending=len(self._pending))
 
-    def _log_change(self, reason: str = "", error: str = "") -> None:
-        text = "history not fetched from Prometheus, trying again" if reason else ""
-        namespaces = len(self._pending)
+    def _report(self, reason: str, error: str) -> None:
+        text, namespaces = "history not fetched from Prometheus, trying again", len(self._pending)
         self._state.report(text, cause=reason, reason=reason, error=error, namespaces=namespaces)

@@ -1,4 +1,4 @@
-"""What Prometheus is asked: texts of queries, and the points in time that they are for.
+"""The queries to Prometheus, and their time ranges.
 
 Source: recommender.md 12.5 and 14.2; ``prometheusHistoryProvider``,
 vertical-pod-autoscaler/pkg/recommender/input/history/history_provider.go.
@@ -9,15 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from recommender.model.timestamps import span
+from recommender.sources.usage_source_settings import UsageSourceSettings
 
-_DURATION = re.compile(
-    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
-)
-_UNITS = (
-    *(timedelta(days=365), timedelta(days=7), timedelta(days=1), timedelta(hours=1)),
-    *(timedelta(minutes=1), timedelta(seconds=1), timedelta(milliseconds=1)),
-)
-# A selector and nothing else: a name, matchers, and a range that may be there.
+# Exactly one selector: a name, matchers, and an optional range.
 _SELECTOR = re.compile(
     r"""
     \s* ([a-zA-Z_:][\w:]*)? \s*
@@ -29,109 +23,58 @@ _SELECTOR = re.compile(
 _MOST_STEPS = 10_000  # of one query; a server refuses more than 11,000
 
 
-def prometheus_duration(text: str) -> timedelta:
-    """Parse a duration as Prometheus writes it: ``8d``, ``1w``, ``1h30m``.
-
-    Raises:
-        ValueError: it is none, or it isn't positive.
-    """
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        raise ValueError(f"not a duration such as 8d or 1h30m: {text!r}")
-    try:
-        found = sum(
-            (int(number) * unit for number, unit in zip(match.groups("0"), _UNITS, strict=True)),
-            timedelta(),
-        )
-    except OverflowError as error:
-        raise ValueError(f"too long: {text!r}") from error
-    if not found:
-        raise ValueError(f"must be positive: {text!r}")
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerLabels:
-    """The labels that say whose usage a series is."""
-
-    namespace: str = "namespace"
-    pod: str = "pod_name"
-    container: str = "name"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodLabels:
-    """The labels that say whose labels a series carries, and what stands before each of them."""
-
-    namespace: str = "kubernetes_namespace"
-    pod: str = "kubernetes_pod_name"
-    prefix: str = "pod_label_"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Queries:
-    """The texts of the queries; defaults are the flags'.
+    """The texts of the queries.
 
-    The reference asks once for the whole cluster. We ask namespace by namespace, so that no
-    answer is larger than one namespace.
+    The reference has one query for the whole cluster. Here each query is for one namespace, which
+    bounds the size of a response.
     """
 
-    cpu_metric: str = "container_cpu_usage_seconds_total"
-    memory_metric: str = "container_memory_working_set_bytes"
-    job: str = "kubernetes-cadvisor"  # empty: any
-    resolution: str = "1h"
-    container: ContainerLabels = ContainerLabels()
-    labels_metric: str = 'up{job="kubernetes-pods"}'
-    pod: PodLabels = PodLabels()
+    def __init__(self, settings: UsageSourceSettings) -> None:
+        self._settings = settings
 
     def cpu(self, namespace: str) -> str:
-        """Cores over the resolution's time."""
-        return f"rate({self.cpu_metric}{{{self._selector(namespace)}}}[{self.resolution}])"
+        """Return the query for CPU usage in cores, averaged over the resolution."""
+        metric, resolution = self._settings.history_cpu_metric, self._settings.history_resolution
+        return f"rate({metric}{{{self._selector(namespace)}}}[{resolution}])"
 
     def memory(self, namespace: str) -> str:
-        """Bytes."""
-        return f"{self.memory_metric}{{{self._selector(namespace)}}}"
+        """Return the query for memory usage in bytes."""
+        return f"{self._settings.history_memory_metric}{{{self._selector(namespace)}}}"
 
     def count(self, namespace: str) -> str:
-        """Return how many containers there are: one series."""
+        """Return the query for the number of containers, as one series."""
         return f"count({self.memory(namespace)})"
 
     def pod_labels(self, namespace: str) -> str | None:
-        """Series with the labels of pods; None where the flag holds more than a selector.
+        """Return the query for the labels of pods; None if the flag isn't a plain selector.
 
-        The reference sends the flag's text as an instant query, so that it must hold a range, and
-        answers carry every sample of it (Q14). With or without a range we ask for one point
-        per step.
+        The reference sends the flag's text as an instant query, so it must have a range, and the
+        response has each sample in it (Q14). This query has one point per step, with or without a
+        range in the flag.
         """
-        match = _SELECTOR.fullmatch(self.labels_metric)
+        settings = self._settings
+        match = _SELECTOR.fullmatch(settings.metric_for_pod_labels)
         if match is None or not any(match.groups()):
             return None
         name, matchers = match.group(1) or "", (match.group(2) or "").strip().rstrip(",")
-        ours = f'{self.pod.namespace}="{namespace}"'
+        ours = f'{settings.pod_namespace_label}="{namespace}"'
         both = ", ".join(filter(None, (matchers, ours)))
-        return f"last_over_time({name}{{{both}}}[{self.resolution}])"
+        return f"last_over_time({name}{{{both}}}[{settings.history_resolution}])"
 
     def _selector(self, namespace: str) -> str:
-        job = f'job="{self.job}", ' if self.job else ""
-        labels = self.container
+        settings = self._settings
+        job, container = settings.prometheus_cadvisor_job_name, settings.container_name_label
+        job_matcher = f'job="{job}", ' if job else ""
         return (
-            f'{job}{labels.pod}=~".+", {labels.container}!="POD", {labels.container}!="", '
-            f'{labels.namespace}="{namespace}"'
+            f'{job_matcher}{settings.container_pod_name_label}=~".+", {container}!="POD", '
+            f'{container}!="", {settings.container_namespace_label}="{namespace}"'
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryQuery:
-    """How much history, and in which words it is asked for."""
-
-    queries: Queries
-    length: timedelta
-    resolution: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """Points in time, ``step`` apart, the first and the last included; instants."""
+    """``count`` instants from ``start``, ``step`` apart."""
 
     start: int
     step: int
@@ -139,32 +82,32 @@ class TimeRange:
 
     @property
     def end(self) -> int:
-        """Return the last point."""
+        """Return the last instant."""
         return self.start + (self.count - 1) * self.step
 
     @classmethod
     def until(cls, now: int, *, length: timedelta, resolution: timedelta) -> "TimeRange":
-        """Return all the history there is: from ``length`` ago, as the reference asks for it."""
+        """Return the range of the whole history: from ``length`` before ``now``."""
         step = span(resolution)
         return cls(start=now - span(length), step=step, count=span(length) // step + 1)
 
     def first(self, count: int) -> "TimeRange":
-        """Its first points, or all if there are fewer."""
+        """Return the first ``count`` points, or all if there are fewer."""
         return TimeRange(start=self.start, step=self.step, count=min(count, self.count))
 
     def every(self, nth: int) -> "TimeRange":
-        """Fewer points over the same time: the first, the one ``nth`` places later, and so on."""
+        """Return every ``nth`` point."""
         return TimeRange(
             start=self.start, step=self.step * nth, count=(self.count - 1) // nth + 1
         ).first(_MOST_STEPS)
 
     def after(self, part: "TimeRange") -> "TimeRange | None":
-        """Return what follows ``part``, which begins with it; None if nothing does."""
+        """Return the points after ``part``, a beginning of this range; None if there are none."""
         left = self.count - part.count
         start = self.start + part.count * self.step
         return TimeRange(start=start, step=self.step, count=left) if left > 0 else None
 
 
 def chunk(window: TimeRange, *, series: int, points: int) -> TimeRange:
-    """Return the beginning of a window: as much as ``points`` points are, of so many series."""
+    """Return the beginning of a window, with at most ``points`` points in all ``series``."""
     return window.first(max(1, min(points // max(series, 1), _MOST_STEPS)))

@@ -1,4 +1,4 @@
-"""Answers of Prometheus: series of points, with the containers and pods that they are of.
+"""Decoding of responses of Prometheus: series of points for containers and pods.
 
 Source: recommender.md 12.5; ``readHistory`` and ``readLastLabels``,
 vertical-pod-autoscaler/pkg/recommender/input/history/history_provider.go.
@@ -11,9 +11,9 @@ import msgspec
 from common.errors import DecodeError
 from recommender.model.backfill import RecordedSeries
 from recommender.model.keys import PodKey
-from recommender.sources.promql import ContainerLabels, PodLabels
+from recommender.sources.usage_source_settings import UsageSourceSettings
 
-# From the year 1 to 1970, in microseconds: instants count from there, Prometheus from here.
+# Microseconds from the year 1, the epoch of instants, to 1970, the epoch of Prometheus.
 _EPOCH = 719_162 * 86_400 * 1_000_000
 
 
@@ -38,8 +38,8 @@ _answers = msgspec.json.Decoder(_Answer)
 _series = msgspec.json.Decoder(_Series)
 
 
-def complaint(body: bytes) -> tuple[str, str]:
-    """Return the type and the text of the error in an answer; empty if it can't be read."""
+def error_in(body: bytes) -> tuple[str, str]:
+    """Return the type and text of the error in a response; empty if it can't be decoded."""
     try:
         answer = _answers.decode(body)
     except msgspec.DecodeError:
@@ -48,10 +48,10 @@ def complaint(body: bytes) -> tuple[str, str]:
 
 
 def undecoded_series(body: bytes) -> tuple[msgspec.Raw, ...]:
-    """Return the undecoded series of an answer; empty if it holds none.
+    """Return the undecoded series of a response.
 
     Raises:
-        DecodeError: it is no answer with a matrix or a vector.
+        DecodeError: the response has neither a matrix nor a vector.
     """
     try:
         answer = _answers.decode(body)
@@ -64,19 +64,22 @@ def undecoded_series(body: bytes) -> tuple[msgspec.Raw, ...]:
 
 
 def container_series(
-    raw: Iterable[msgspec.Raw], labels: ContainerLabels, amount: Callable[[float], int]
+    raw: Iterable[msgspec.Raw], settings: UsageSourceSettings, amount: Callable[[float], int]
 ) -> Iterator[RecordedSeries | None]:
-    """Yield the usage in undecoded series; None for one that can't be used.
+    """Yield the usage in undecoded series; None for an invalid one.
 
-    ``amount`` makes an amount of a point's number. A series without one of the labels fails
-    the reference's whole query; here it costs itself.
+    ``amount`` converts the number of a point. A series without one of the labels is left out; in
+    the reference it fails the whole query.
     """
+    labels = (
+        settings.container_namespace_label,
+        settings.container_pod_name_label,
+        settings.container_name_label,
+    )
     for each in raw:
         try:
             series = _series.decode(each)
-            namespace, pod, container = (
-                series.metric[label] for label in (labels.namespace, labels.pod, labels.container)
-            )
+            namespace, pod, container = (series.metric[label] for label in labels)
             points = _points(series)
             yield RecordedSeries(
                 pod=PodKey(namespace, pod),
@@ -92,7 +95,7 @@ def highest_number(raw: Iterable[msgspec.Raw]) -> int:
     """Return the highest number in undecoded series, 0 if there is none.
 
     Raises:
-        DecodeError: they are no series of numbers.
+        DecodeError: a series can't be decoded.
     """
     highest = 0.0
     try:
@@ -105,28 +108,26 @@ def highest_number(raw: Iterable[msgspec.Raw]) -> int:
 
 
 class LastLabels:
-    """The labels of pods: those of the series that was seen last."""
+    """The labels of pods, from the series with the latest point of each pod."""
 
-    def __init__(self, labels: PodLabels) -> None:
-        self._names = labels
+    def __init__(self, settings: UsageSourceSettings) -> None:
+        self._names = settings.pod_namespace_label, settings.pod_name_label
+        self._prefix = settings.pod_label_prefix
         self._found: dict[PodKey, tuple[float, dict[str, str]]] = {}
 
-    def add(self, raw: Iterable[msgspec.Raw]) -> int:
-        """Look at undecoded series; returns how many can't be used."""
-        unusable = 0
+    def add(self, raw: Iterable[msgspec.Raw]) -> None:
+        """Add the labels in undecoded series; ignore invalid ones."""
         for each in raw:
             try:
                 series = _series.decode(each)
-                pod = PodKey(series.metric[self._names.namespace], series.metric[self._names.pod])
+                pod = PodKey(*(series.metric[label] for label in self._names))
             except (msgspec.DecodeError, KeyError):
-                unusable += 1
                 continue
             points = _points(series)
             last = points[-1][0] if points else 0.0
             known = self._found.get(pod)
             if known is None or known[0] <= last:
                 self._found[pod] = last, self._labels(series.metric)
-        return unusable
 
     def of(self, pod: PodKey) -> Mapping[str, str]:
         """Return a pod's labels; empty if no series has them."""
@@ -134,22 +135,20 @@ class LastLabels:
         return {} if found is None else found[1]
 
     def _labels(self, metric: Mapping[str, str]) -> dict[str, str]:
-        prefix = self._names.prefix
-        own = (self._names.namespace, self._names.pod)
         return {
-            name.removeprefix(prefix): value
+            name.removeprefix(self._prefix): value
             for name, value in metric.items()
-            if name.startswith(prefix) and name not in own
+            if name.startswith(self._prefix) and name not in self._names
         }
 
 
 def instant_of(seconds: float) -> int:
-    """Return the instant of a time that Prometheus wrote; it knows milliseconds."""
+    """Return the instant of a time from Prometheus, which has milliseconds."""
     return _EPOCH + round(seconds * 1000) * 1000
 
 
 def unix_seconds(instant: int) -> str:
-    """Return an instant as Prometheus reads it."""
+    """Return an instant in the format of Prometheus."""
     return f"{(instant - _EPOCH) / 1_000_000:.3f}"
 
 

@@ -1,38 +1,29 @@
-"""VPAs of one target: which of them controls the pods."""
+"""Conflicts between VPAs with the same target: one of them controls the pods."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.target.controlling import can_control_pods, precedence, target_key
 from common.target.owners import TargetKey
 from recommender.model.keys import VpaKey
+from recommender.sources.conversion import vpa_key
 
 
-class TargetConflicts:
-    """Collects VPAs, of any recommender, and finds those whose pods another one controls (X115).
+def controlled_vpas(vpas: Iterable[VerticalPodAutoscaler]) -> dict[VpaKey, str]:
+    """Return the VPAs whose pods another VPA controls, with the name of that one (X115).
 
-    A VPA of mode Off without a start-up boost controls no pod, so it is left out.
+    ``vpas`` are those of all recommenders. A VPA with mode Off and without a start-up boost
+    controls no pods.
     """
-
-    def __init__(self) -> None:
-        self._first: dict[TargetKey, VerticalPodAutoscaler] = {}
-        self._several: defaultdict[TargetKey, list[VerticalPodAutoscaler]] = defaultdict(list)
-
-    def add(self, vpa: VerticalPodAutoscaler) -> None:
-        """Take a VPA into account. Cheap: nearly every target has one."""
+    by_target: defaultdict[TargetKey, list[VerticalPodAutoscaler]] = defaultdict(list)
+    for vpa in vpas:
         key = target_key(vpa)
-        if key is None or not can_control_pods(vpa):
-            return
-        first = self._first.setdefault(key, vpa)
-        if first is not vpa:
-            self._several[key].append(vpa)
-
-    def controlled(self) -> dict[VpaKey, str]:
-        """Return the name of the VPA that controls the pods instead, by VPA."""
-        found: dict[VpaKey, str] = {}
-        for key, others in self._several.items():
-            winner, *rest = sorted((self._first[key], *others), key=precedence)
-            for vpa in rest:
-                meta = vpa.metadata
-                found[VpaKey(meta.namespace, meta.name)] = winner.metadata.name
-        return found
+        if key is not None and can_control_pods(vpa):
+            by_target[key].append(vpa)
+    found: dict[VpaKey, str] = {}
+    for rivals in by_target.values():
+        if len(rivals) > 1:  # nearly every target has one VPA
+            winner, *rest = sorted(rivals, key=precedence)
+            found.update((vpa_key(vpa), winner.metadata.name) for vpa in rest)
+    return found

@@ -1,4 +1,4 @@
-"""What the look-ups of a VPA's target came to, with the texts of its conditions.
+"""Results of the look-ups of a VPA's target, with the texts of its conditions.
 
 Source: recommender.md section 10; vertical-pod-autoscaler/pkg/recommender/input/cluster_feeder.go.
 """
@@ -14,40 +14,40 @@ from common.target.owners import Controller
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResolution:
-    """Which pods a VPA's target selects, or why it selects none."""
+    """The selector of a VPA's target, or the reason why there is none."""
 
     selector: Selector
-    unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: all is well
-    owner: str = ""  # what the target should be instead
-    open: bool = False  # a look-up has not answered yet: neither wrong nor right
+    unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: supported
+    owner: str = ""  # the topmost controller, which should be the target
+    open: bool = False  # a look-up failed temporarily, so the selector is unknown
 
     @property
     def message(self) -> str:
-        """Return the message of ConfigUnsupported with the right owner; empty without one."""
+        """Return the message of ConfigUnsupported, with the owner if known; empty: supported."""
         return f"{self.unsupported}: {self.owner}" if self.owner else self.unsupported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedVpa:
-    """A VPA of this cycle, and what its target came to."""
+    """A VPA of this cycle, with the resolution of its target."""
 
     vpa: VerticalPodAutoscaler
     resolution: TargetResolution
-    controlled_by: str = ""  # the VPA that controls the target's pods instead; empty: none
+    controlled_by: str = ""  # another VPA that controls the target's pods; empty: none
 
     def is_unchanged_since(self, before: "LoadedVpa | None") -> bool:
-        """Return whether it is the very same version of the VPA, with the same resolution."""
+        """Return True if it has the same version of the VPA and the same resolution."""
         return (
             before is not None and self.vpa is before.vpa and self.resolution == before.resolution
         )
 
     def with_status(self, status: VpaStatus) -> "LoadedVpa":
-        """Return the same, of which the status has been written since."""
+        """Return a copy with another status."""
         return replace(self, vpa=structs.replace(self.vpa, status=status))
 
 
 def unreadable(reason: str = "") -> TargetResolution:
-    """Return the resolution of a target without a selector; ``reason`` says why."""
+    """Return the resolution of a target whose selector is unknown for ``reason``."""
     message = f"Cannot read targetRef. Reason: {reason}" if reason else "Cannot read targetRef"
     return TargetResolution(selector=NOTHING, unsupported=message)
 
@@ -55,7 +55,7 @@ def unreadable(reason: str = "") -> TargetResolution:
 def resolved(
     selector: Selector, target: TargetReference, namespace: str, topmost: Controller | None
 ) -> TargetResolution:
-    """Return the resolution of a known selector, for topmost controllers only."""
+    """Return the resolution with a selector; unsupported if the target isn't the topmost one."""
     wanted = Controller(namespace, target.kind, target.name, target.api_version)
     if topmost is None:
         return TargetResolution(
@@ -74,7 +74,7 @@ def resolved(
 
 
 def unchecked(target: TargetReference, error: str) -> TargetResolution:
-    """Return the resolution of a target whose topmost controller could not be looked up."""
+    """Return the resolution of a target after a failed look-up of its topmost controller."""
     return TargetResolution(
         selector=NOTHING,
         unsupported=f"Error checking if target {_name(target)} is a topmost well-known or "

@@ -1,7 +1,6 @@
-"""Usage, from its source into the model."""
+"""Ingestion of usage from its source into the model."""
 
 import asyncio
-import enum
 import logging
 from datetime import datetime, timedelta
 
@@ -20,26 +19,11 @@ from recommender.state_log import StateLog
 logger = logging.getLogger(__name__)
 
 _SLICE = 1000  # PodMetrics ingested before other tasks run
-_OLD = timedelta(minutes=5)  # the oldest usage that is not reported
-
-
-class _Supply(enum.Enum):
-    """How much of the usage is there if some is missing; the value is the log message."""
-
-    BY_NAMESPACE = "usage is read namespace by namespace"  # the list of the cluster failed
-    PARTLY = "usage of some pods is missing"
-    NONE = "no usage"
-
-    @classmethod
-    def of(cls, found: FetchResult) -> "_Supply":
-        failed = {bool(answer.place) for answer in found.failures}  # of parts, and of the cluster
-        if len(found.failures) == len(found.answers):
-            return cls.NONE
-        return cls.PARTLY if True in failed else cls.BY_NAMESPACE
+_OLD = timedelta(minutes=5)  # older usage is reported
 
 
 class UsageIngestion:
-    """Feeds the model once in each cycle; one line when the state of its source changes."""
+    """Adds usage to the model in each cycle; logs when the state of its source changes."""
 
     def __init__(
         self,
@@ -62,11 +46,11 @@ class UsageIngestion:
         self.newest: datetime | None = None  # time of the newest usage that was seen
 
     async def usage(self) -> None:
-        """Add the latest usage; without any the cycle goes on with what is known."""
+        """Fetch the latest usage and add it to the model."""
         found = await self._source.fetch({key.namespace for key in self._usage.autoscalers})
         self._metrics.metrics_answered(is_error=bool(found.failures))
         for scope, outcomes in found.outcomes.items():
-            self._metrics.usage_asked(scope, outcomes)
+            self._metrics.usage_requested(scope, outcomes)
         self._log_supply(found)
         now = instant(self._clock.now())
         latest = now + span(LONGEST)
@@ -99,10 +83,10 @@ class UsageIngestion:
         self._metrics.quality.samples(resource, self._usage.aggregates, rows, amounts)
 
     def _watch_age(self, newest: datetime | None) -> None:
-        """A source that answers may have stopped to look: nothing is learnt then, for no error."""
+        """Report old usage: a source may respond without errors, but with no new samples."""
         now = self._clock.now()
         if self.newest is not None and self.newest > now + LONGEST:
-            self.newest = None  # the clock has been put back since
+            self.newest = None  # the clock moved backwards
         self.newest = _latest(self.newest, newest)
         if self.newest is None:
             return
@@ -112,14 +96,23 @@ class UsageIngestion:
             self._old.report("usage is old" if age > _OLD else "", age=age)
 
     def _log_supply(self, found: FetchResult) -> None:
-        """Log when it changes how much of the usage there is."""
+        """Log a change of the available part of the usage."""
         failures = found.failures
         if not failures:
             self._supply.report("")
-        elif self._informers.client.reachable:  # else the client reports it
-            first, text = failures[0], _Supply.of(found).value
+        elif self._informers.client.reachable:  # otherwise the client logs it
+            first, text = failures[0], _supply(found)
             extra = {"reason": first.outcome, "error": first.error, "failed": len(failures)}
             self._supply.report(text, cause=first.outcome, **extra)
+
+
+def _supply(found: FetchResult) -> str:
+    """Return the log message for the part of the usage that is available after a failure."""
+    if len(found.failures) == len(found.answers):
+        return "no usage"
+    if any(answer.place for answer in found.failures):
+        return "usage of some pods is missing"
+    return "usage is read namespace by namespace"  # the list of the cluster failed
 
 
 def _latest(*times: datetime | None) -> datetime | None:

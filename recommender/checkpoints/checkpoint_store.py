@@ -1,9 +1,9 @@
-"""Checkpoints in the API server: read at start, written in every cycle, collected at times.
+"""Checkpoints in the API server: reads, and writes that don't lose history.
 
-One recommender should write them, but for a while there can be two: the old image and the new
-one, one that lost its Lease without noticing, or two names that a VPA is switched between. So a
-write replaces only what was read or written last (by its resource version), and a checkpoint that
-would lose history is read again first.
+One recommender should write a checkpoint, but for some time there can be two: an old and a new
+image, one that lost its Lease without noticing, or two recommenders between which a VPA is moved.
+So a write replaces only the version that was read or written last, and a checkpoint that would
+lose history is read again first.
 
 Source: recommender.md section 11.
 """
@@ -30,8 +30,8 @@ from common.kube.client import UNDECODABLE, KubeClient, PatchType
 from common.kube.endpoints import CHECKPOINTS
 from common.patches import Operation, add
 from common.runtime.pausing import pausing
-from recommender.checkpoints import annotations as checkpoint_annotations
-from recommender.checkpoints.annotations import NO_DETAILS, CheckpointDetails
+from recommender.checkpoints import checkpoint_annotations
+from recommender.checkpoints.checkpoint_annotations import NO_DETAILS, CheckpointDetails
 from recommender.checkpoints.codec import (
     HistoryExtent,
     decode,
@@ -41,7 +41,7 @@ from recommender.checkpoints.codec import (
     since,
     weighs_less,
 )
-from recommender.checkpoints.stored import (
+from recommender.checkpoints.stored_checkpoint import (
     STORED,
     StoredCheckpoint,
     name_of,
@@ -61,28 +61,28 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class WriteOutcome(enum.StrEnum):
-    """What became of a draft."""
+    """The outcome of a write."""
 
-    WRITTEN = "written"  # or it is there already
-    TAKEN = "taken"  # the name is another container's
-    OVERTAKEN = "overtaken"  # what is there was read again: make up a new draft
+    WRITTEN = "written"  # or an equal one is stored
+    TAKEN = "taken"  # the object belongs to another container
+    OVERTAKEN = "overtaken"  # the stored one changed and was read again: make a new draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDraft:
-    """What a checkpoint is to say."""
+    """The contents of a checkpoint to write."""
 
     vpa: VpaKey
     container: str
     history: History
     details: CheckpointDetails = NO_DETAILS
     at: datetime
-    forgets: bool = False  # something of it expired since the last one: it may know less
+    forgets: bool = False  # a part expired after the last write: it may have less history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCheckpoint:
-    """What a checkpoint says."""
+    """The contents of a stored checkpoint."""
 
     vpa: VpaKey
     container: str
@@ -91,13 +91,13 @@ class LoadedCheckpoint:
     updated: datetime | None
 
     def is_about(self, target: str) -> bool:
-        """Return whether it is the history of this target, or names none."""
+        """Return True if it has the history of this target, or names no target."""
         return self.details.target in ("", target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The result of a write; ``found`` is what another recommender has written instead."""
+    """The result of a write; ``found`` is the checkpoint that another recommender wrote instead."""
 
     outcome: WriteOutcome
     found: LoadedCheckpoint | None = None
@@ -105,18 +105,18 @@ class WriteResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Stored:
-    """What is stored in the API server, by the last read or write."""
+    """The state of a checkpoint in the API server after the last read or write."""
 
     version: str
-    digest: int  # of what it says, see _digest
-    extent: HistoryExtent | None  # None: it can't be read
-    target: str = ""  # whose history it is; empty: unknown
-    drafted: int = 0  # digest of the draft that it was made from
+    digest: int  # see _digest
+    extent: HistoryExtent | None  # None: it can't be decoded
+    target: str = ""  # of the history; empty: unknown
+    drafted: int = 0  # digest of the draft before merging
     annotations: Mapping[str, str]
 
 
 class CheckpointStore:
-    """Reads and writes checkpoints; remembers what is there, so that nothing gets lost."""
+    """Reads and writes checkpoints; keeps their last state, so that no history is lost."""
 
     def __init__(
         self,
@@ -131,25 +131,25 @@ class CheckpointStore:
         self._half_lives = half_lives
         self._metrics = metrics
         self._stored: dict[Place, _Stored] = {}
-        self._unanswered: dict[Place, int] = {}  # digests of writes that may have arrived
-        self._logged: dict[Place, str] = {}  # trouble with it
+        self._unanswered: dict[Place, int] = {}  # digests of writes without a response
+        self._logged: dict[Place, str] = {}  # the kind of conflict, a key of _LINES
 
     async def load(
         self, vpas: Collection[VpaKey], *, namespace: str = ""
     ) -> tuple[LoadedCheckpoint, ...]:
-        """Return the history of each container of these VPAs.
+        """Return the checkpoints of these VPAs.
 
-        Whose it is, the spec says, not the name (Q6). Bad ones are logged and left out.
-        ``namespace`` is where all of these VPAs are, if it is one.
+        The spec identifies the container, not the name (Q6). Checkpoints that can't be decoded are
+        logged and left out. ``namespace`` is the namespace of all these VPAs; empty if there are
+        several.
 
         Raises:
             KubeError: the checkpoints can't be listed.
-            DecodeError: the answer is no list.
+            DecodeError: the response is not a list.
         """
         found = []
-        async for checkpoint in pausing(
-            await self._list(namespace or self._namespace), every=_SLICE
-        ):
+        listing = await self._client.list(STORED, namespace=namespace or self._namespace)
+        async for checkpoint in pausing(listing.items, every=_SLICE):
             meta = checkpoint.metadata
             with self._metrics.object_errors.around(
                 "checkpoint", CHECKPOINTS.kind, meta.namespace, meta.name
@@ -161,16 +161,16 @@ class CheckpointStore:
         return tuple(found)
 
     async def write(self, draft: CheckpointDraft) -> WriteResult:
-        """Write a checkpoint unless only its date would change.
+        """Write a checkpoint unless only its time would change.
 
-        One that belongs to another VPA or container is left alone (Q6): the patch tests the
-        spec. One that has changed since it was read is read again and not replaced. Where the
-        draft knows less than what is stored, the two are merged, unless the stored one is another
-        target's history (X123).
+        The patch tests the spec, so the checkpoint of another VPA or container stays (Q6). A
+        checkpoint that changed after the last read is read again and not replaced. If the draft has
+        less history than the stored one, both are merged, unless the stored history is that of
+        another target (X123).
 
         Raises:
             KubeError: the API server refused, or didn't answer.
-            DecodeError: its answer is no checkpoint.
+            DecodeError: the response is not a checkpoint.
         """
         place = (draft.vpa, draft.container)
         stored = self._stored.get(place)
@@ -196,7 +196,7 @@ class CheckpointStore:
         return await self._replace(place, stored, content)
 
     def places(self, names: Collection[tuple[str, str]]) -> tuple[Place, ...]:
-        """Return whose checkpoints have these names; each name has its namespace."""
+        """Return the containers whose checkpoints have these namespaces and names."""
         if not names:
             return ()
         return tuple(
@@ -206,7 +206,7 @@ class CheckpointStore:
         )
 
     def forget(self, vpas: Collection[VpaKey]) -> None:
-        """Drop what was remembered of these VPAs."""
+        """Drop the state of these VPAs."""
         states: Sequence[dict[Place, Any]] = (self._stored, self._unanswered, self._logged)
         for state in states:
             for place in [place for place in state if place[0] in vpas]:
@@ -248,7 +248,7 @@ class CheckpointStore:
         except InvalidError:
             await self._read_again(place)
             if place in self._stored:
-                raise  # it is ours, and something else is wrong
+                raise  # it belongs to this container, so the patch failed for another reason
             return WriteResult(outcome=WriteOutcome.TAKEN)
         except _UNANSWERED:
             self._unanswered[place] = content.digest
@@ -267,12 +267,12 @@ class CheckpointStore:
             extent=HistoryExtent.of(content.history),
             target=content.details.target,
             drafted=content.drafted,
-            annotations=_noted(answer.metadata.annotations or {}),
+            annotations=_names(answer.metadata.annotations or {}),
         )
         return WriteResult(outcome=WriteOutcome.WRITTEN)
 
     async def _overtaken(self, place: Place) -> WriteResult:
-        """Read a checkpoint again that another recommender or an unanswered write changed."""
+        """Read a checkpoint again after a change by another recommender or an unanswered write."""
         before, unanswered = self._stored.pop(place, None), self._unanswered.pop(place, 0)
         there = await self._read_again(place)
         after = self._stored.get(place)
@@ -285,7 +285,7 @@ class CheckpointStore:
         return WriteResult(outcome=WriteOutcome.OVERTAKEN, found=there)
 
     async def _read_again(self, place: Place) -> LoadedCheckpoint | None:
-        """Return the stored one; None if it is gone, unreadable, or of another container."""
+        """Read a checkpoint; return None if it is gone, undecodable, or of another container."""
         key, container = place
         name = object_name(key, container)
         self._stored.pop(place, None)
@@ -294,8 +294,8 @@ class CheckpointStore:
             STORED, namespace=key.namespace, field_selector=f"metadata.name={name}"
         )
         if not listing.items:
-            if listing.skipped:
-                self._report(place, "taken")  # its spec is none at all
+            if listing.undecodable:
+                self._report(place, "taken")  # its spec can't be decoded
             return None
         checkpoint = listing.items[0]
         if place_of(checkpoint) != place:
@@ -305,11 +305,8 @@ class CheckpointStore:
 
     # Read
 
-    async def _list(self, namespace: str) -> tuple[StoredCheckpoint, ...]:
-        return (await self._client.list(STORED, namespace=namespace)).items
-
     def _remember(self, checkpoint: StoredCheckpoint) -> LoadedCheckpoint | None:
-        """Return what a checkpoint says, None if that is garbage; remembers that it is there."""
+        """Record the state of a checkpoint; return its contents, None if they can't be decoded."""
         place = key, container = place_of(checkpoint)
         meta = checkpoint.metadata
         found, digest, target = None, 0, ""
@@ -319,7 +316,7 @@ class CheckpointStore:
         except DecodeError as error:
             extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
             logger.warning("checkpoint not loaded, the next one will replace it", extra=extra)
-            self._client.troubled(CHECKPOINTS.resource, UNDECODABLE)
+            self._client.read_failed(CHECKPOINTS.resource, UNDECODABLE)
         else:
             details = checkpoint_annotations.read(checkpoint, status)
             digest, target = _digest(status, details), details.target
@@ -336,7 +333,7 @@ class CheckpointStore:
                 digest=digest,
                 extent=None if found is None else HistoryExtent.of(found.history),
                 target=target,
-                annotations=_noted(meta.annotations or {}),
+                annotations=_names(meta.annotations or {}),
             )
         return found
 
@@ -352,7 +349,7 @@ class CheckpointStore:
 
 
 class _Content(NamedTuple):
-    """What is sent."""
+    """The contents of a write."""
 
     history: History
     status: CheckpointStatus
@@ -366,7 +363,7 @@ class _Content(NamedTuple):
 
 
 def _content(draft: CheckpointDraft, history: History, *, drafted: int = 0) -> _Content:
-    """Return a draft, or what it becomes together with what is stored."""
+    """Return the contents of a draft, with this history."""
     status = encode(history, draft.at)
     digest = _digest(status, draft.details)
     return _Content(history, status, draft.details, drafted or digest, digest)
@@ -380,12 +377,12 @@ _LINES = {
 }
 
 
-def _noted(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return which annotations are there; what they say is long."""
+def _names(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the annotations without their values, which are long."""
     return dict.fromkeys(annotations, "")
 
 
 def _digest(status: CheckpointStatus, details: CheckpointDetails) -> int:
-    """Return a number that is the same for the same content, whatever its date and its order."""
+    """Return a hash of the content without its time and its order."""
     undated = msgspec.structs.replace(status, last_update_time=None)
     return hash((_encoder.encode(undated), details))

@@ -1,4 +1,4 @@
-"""Slices of long sequences, after each of which other tasks may run."""
+"""Slices of long sequences, so that other tasks run between them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -6,16 +6,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_slices(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield the things in slices of this size; the last one may be shorter."""
-    for start in range(0, len(things), size):
-        yield things[start : start + size]
-
-
 def in_slices_by_weight(
     things: Sequence[T], size: int, *, weight: Callable[[T], int], most: int
 ) -> Iterator[Sequence[T]]:
-    """Yield the things in slices; one that weighs more than ``most`` holds a single thing."""
+    """Yield slices of at most ``size`` things with a total weight of at most ``most``.
+
+    A thing that is heavier than ``most`` has its own slice.
+    """
     begin, total = 0, 0
     for end, thing in enumerate(things):
         own = weight(thing)

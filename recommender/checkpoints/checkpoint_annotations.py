@@ -1,7 +1,6 @@
-"""What a checkpoint says beside the reference's fields, in annotations that the reference keeps.
+"""Details of a checkpoint beyond the reference's fields, in annotations that the reference keeps.
 
-They hold the running memory windows, whether the container is a native sidecar, and the target
-whose history it is.
+They are the running memory windows, a mark for native sidecars, and the target of the VPA.
 """
 
 import logging
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 from common.api.autoscaling import CheckpointStatus
 from common.errors import DecodeError
 from common.patches import Operation, add, pointer, remove
-from recommender.checkpoints import running_windows
-from recommender.checkpoints.running_windows import NONE
-from recommender.checkpoints.stored import StoredCheckpoint, name_of
+from recommender.checkpoints import window_annotation
+from recommender.checkpoints.stored_checkpoint import StoredCheckpoint, name_of
+from recommender.checkpoints.window_annotation import NONE
 
 logger = logging.getLogger(__name__)
 
@@ -21,22 +20,22 @@ SIDECAR = "vpa-recommender/native-sidecar"
 TARGET = "vpa-recommender/target"
 """The annotation that names the target whose history the checkpoint holds (X123)."""
 
-_OURS = (running_windows.ANNOTATION, SIDECAR, TARGET)
+_OURS = (window_annotation.ANNOTATION, SIDECAR, TARGET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDetails:
-    """What the annotations of a checkpoint say."""
+    """The contents of a checkpoint's annotations."""
 
-    target: str = ""  # see ``facts.target_name``; empty: unknown
-    windows: bytes = NONE  # see recommender.checkpoints.running_windows
+    target: str = ""  # see ``conversion.target_name``; empty: unknown
+    windows: bytes = NONE  # see recommender.checkpoints.window_annotation
     sidecar: bool = False
 
     def annotations(self, status: CheckpointStatus) -> dict[str, str]:
-        """Return the same as annotations of a checkpoint with this status."""
+        """Return the annotations of a checkpoint with this status."""
         found = {TARGET: self.target} if self.target else {}
         if self.windows != NONE:
-            found[running_windows.ANNOTATION] = running_windows.annotation(self.windows, status)
+            found[window_annotation.ANNOTATION] = window_annotation.annotation(self.windows, status)
         if self.sidecar:
             found[SIDECAR] = "true"
         return found
@@ -46,17 +45,17 @@ NO_DETAILS = CheckpointDetails()
 
 
 def read(checkpoint: StoredCheckpoint, status: CheckpointStatus) -> CheckpointDetails:
-    """Return what a checkpoint with this status says; windows that can't be read are left out."""
+    """Return the details of a checkpoint with this status; drop windows that can't be parsed."""
     annotations = checkpoint.metadata.annotations or {}
     return CheckpointDetails(
         target=annotations.get(TARGET, ""),
-        windows=_windows(checkpoint, annotations.get(running_windows.ANNOTATION), status),
+        windows=_windows(checkpoint, annotations.get(window_annotation.ANNOTATION), status),
         sidecar=SIDECAR in annotations,
     )
 
 
 def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Operation]:
-    """Put our annotations in or out; others stay."""
+    """Yield the operations that set or remove our annotations; others stay."""
     if wanted and not there:
         yield add("/metadata/annotations", wanted)
         return
@@ -69,11 +68,11 @@ def changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Ope
 
 
 def _windows(checkpoint: StoredCheckpoint, text: str | None, status: CheckpointStatus) -> bytes:
-    """Return the running windows in its annotation, if they are of the status that is there."""
+    """Return the running windows in an annotation; NONE if they belong to another status."""
     if text is None:
         return NONE
     try:
-        return running_windows.windows_of(text, status) or NONE
+        return window_annotation.windows_of(text, status) or NONE
     except DecodeError as error:
         extra = {"checkpoint": name_of(checkpoint), "why": str(error)}
         logger.warning("running memory windows of a checkpoint not loaded", extra=extra)

@@ -1,4 +1,4 @@
-"""Checkpoints as they are stored: whose each is, and a history that may be garbage.
+"""Checkpoints in the API server, with a status that may be invalid.
 
 Source: recommender.md 1.4.
 """
@@ -34,16 +34,16 @@ NAMED = Endpoint(
     OwnedObject,
     metadata_only=True,
 )
-"""Checkpoints, of which nothing but the names is asked for."""
+"""Checkpoints, of which only the metadata is requested."""
 
 _decoder = msgspec.json.Decoder(CheckpointStatus)
 
 
 def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
-    """Return what it says.
+    """Decode the status of a checkpoint.
 
     Raises:
-        DecodeError: that has another shape.
+        DecodeError: the status has another shape.
     """
     try:
         return decode(_decoder, checkpoint.status)
@@ -52,11 +52,11 @@ def status_of(checkpoint: StoredCheckpoint) -> CheckpointStatus:
 
 
 def place_of(checkpoint: StoredCheckpoint) -> Place:
-    """Return whose checkpoint it is, by its spec and not by its name (Q6)."""
+    """Return the VPA and container of a checkpoint, from its spec and not its name (Q6)."""
     spec = checkpoint.spec
     return VpaKey(checkpoint.metadata.namespace, spec.vpa_object_name), spec.container_name
 
 
 def name_of(checkpoint: StoredCheckpoint) -> str:
-    """Its name, for the log."""
+    """Return the namespace and name of a checkpoint for the log."""
     return f"{checkpoint.metadata.namespace}/{checkpoint.metadata.name}"

@@ -1,5 +1,6 @@
 """The recommender's flags for history from Prometheus and usage from external metrics."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,17 +8,39 @@ from datetime import timedelta
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag
 from common.resources import CPU, MEMORY
-from recommender.sources.promql import (
-    ContainerLabels,
-    HistoryQuery,
-    PodLabels,
-    Queries,
-    prometheus_duration,
-)
 
 EXTERNAL_METRICS = "Usage from external metrics"
 PROMETHEUS = "History from Prometheus"
 HISTORY_QUERIES = "Metrics and labels in Prometheus"
+
+_DURATION = re.compile(
+    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
+)
+_UNITS = (
+    *(timedelta(days=365), timedelta(days=7), timedelta(days=1), timedelta(hours=1)),
+    *(timedelta(minutes=1), timedelta(seconds=1), timedelta(milliseconds=1)),
+)
+
+
+def prometheus_duration(text: str) -> timedelta:
+    """Parse a duration of Prometheus: ``8d``, ``1w``, ``1h30m``.
+
+    Raises:
+        ValueError: the text is not a duration, or not positive.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(f"not a duration such as 8d or 1h30m: {text!r}")
+    try:
+        found = sum(
+            (int(number) * unit for number, unit in zip(match.groups("0"), _UNITS, strict=True)),
+            timedelta(),
+        )
+    except OverflowError as error:
+        raise ValueError(f"too long: {text!r}") from error
+    if not found:
+        raise ValueError(f"must be positive: {text!r}")
+    return found
 
 
 def _text(name: str, default: str, *, group: str, metavar: str, help: str) -> str:
@@ -33,7 +56,7 @@ def _parsed(name: str, parse: Callable[[str], timedelta], text: str) -> timedelt
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistorySettings:
+class UsageSourceSettings:
     """Names and defaults are upstream's: recommender.md 14.2."""
 
     use_external_metrics: bool = flag(
@@ -201,62 +224,44 @@ class HistorySettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what can't work.
+        """Validate the flags.
 
         Raises:
-            ConfigError: three credentials exclude each other, or a duration is none.
+            ConfigError: three credentials exclude each other, or a duration is invalid.
         """
         if self.prometheus_bearer_token and self.prometheus_bearer_token_file and self.username:
             raise ConfigError(
                 "--prometheus-bearer-token, --prometheus-bearer-token-file and --username "
                 "exclude each other"
             )
-        if self.has_past:
-            _ = self.query_timeout, self.wanted
+        if self.reads_prometheus:
+            _ = self.query_timeout, self.history_span
 
     @property
     def external_metrics(self) -> Mapping[str, str]:
-        """Return the name of the external metric of each resource; empty: there is none."""
+        """Return the name of the external metric of each resource; empty: not read."""
         return {
             CPU: self.external_metrics_cpu_metric,
             MEMORY: self.external_metrics_memory_metric,
         }
 
     @property
-    def has_past(self) -> bool:
-        """Return whether there is history elsewhere than in checkpoints."""
+    def reads_prometheus(self) -> bool:
+        """Return True if history is also read from Prometheus."""
         return self.storage == "prometheus"
 
     @property
     def query_timeout(self) -> timedelta:
-        """Return how long one query may take."""
+        """Return the timeout of one query."""
         found = _parsed("--prometheus-query-timeout", duration, self.prometheus_query_timeout)
         if found <= timedelta():
             raise ConfigError("--prometheus-query-timeout must be positive")
         return found
 
     @property
-    def wanted(self) -> HistoryQuery:
-        """Return how much history, and in which words it is asked for."""
-        parse = prometheus_duration
-        return HistoryQuery(
-            length=_parsed("--history-length", parse, self.history_length),
-            resolution=_parsed("--history-resolution", parse, self.history_resolution),
-            queries=Queries(
-                cpu_metric=self.history_cpu_metric,
-                memory_metric=self.history_memory_metric,
-                job=self.prometheus_cadvisor_job_name,
-                resolution=self.history_resolution,
-                container=ContainerLabels(
-                    namespace=self.container_namespace_label,
-                    pod=self.container_pod_name_label,
-                    container=self.container_name_label,
-                ),
-                labels_metric=self.metric_for_pod_labels,
-                pod=PodLabels(
-                    namespace=self.pod_namespace_label,
-                    pod=self.pod_name_label,
-                    prefix=self.pod_label_prefix,
-                ),
-            ),
+    def history_span(self) -> tuple[timedelta, timedelta]:
+        """Return the length and resolution of the history."""
+        return (
+            _parsed("--history-length", prometheus_duration, self.history_length),
+            _parsed("--history-resolution", prometheus_duration, self.history_resolution),
         )

@@ -1,7 +1,7 @@
-"""Memory windows that are running, from one process to the next.
+"""Running memory windows, passed from one process to the next.
 
-The next process continues a window where the last one stopped: its peak counts, and a higher sample
-replaces it. The window of a pod that is gone ends, and its peak stays.
+The next process continues a window: its peak counts, and a higher sample replaces it. The window of
+a pod that is gone ends, and its peak stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +20,12 @@ from recommender.model.usage import ContainerGroup, Usage
 
 MOST_BYTES = int(MAX_AMOUNT)
 
-# How far the clock of the process that left a window may have been ahead of ours. More than for
-# samples: a window that is ignored costs up to a day's peak, one that ends an hour late nothing.
+# Tolerance for the clock of the process that left a window. It is longer than for samples, because
+# an ignored window loses the peak of up to a day, and a window that ends an hour late loses none.
 _AHEAD = timedelta(hours=1)
 
 _LATE = np.iinfo(np.int64).max // 2
-_NO_KILL = 1  # of last_oom: a window was left, and no kill was looked at in it
+_NO_KILL = 1  # last_oom of a continued window without OOM kills
 
 
 class RunningWindow(NamedTuple):
@@ -35,16 +35,16 @@ class RunningWindow(NamedTuple):
     end: int  # instant
     peak: int  # bytes, from usage
     oom_peak: int  # bytes, from OOM kills
-    last_oom: int  # instant of the latest kill that was looked at, 0 if there was none
+    last_oom: int  # instant of the latest processed OOM kill, 0 if there was none
 
 
 def running_windows(
     usage: Usage, groups: Sequence[ContainerGroup], peaks: OpenPeaks
 ) -> list[list[RunningWindow]]:
-    """Return the windows that run in each group: what :meth:`Usage.without_peaks` leaves out.
+    """Return the running windows of each group, whose peaks :meth:`Usage.without_peaks` leaves out.
 
-    So do those of pods that the VPA matched before: its target may come back, and a restart
-    until then would forget their peaks.
+    Windows of pods that the VPA matched before are included. Its target may come back, and a
+    restart in between would lose their peaks.
     """
     rows, targets = usage.open_in([_with_former(usage, group) for group in groups], peaks)
     containers = usage.containers
@@ -69,7 +69,7 @@ def _with_former(usage: Usage, group: ContainerGroup) -> ContainerGroup:
 
 
 class SavedWindows(NamedTuple):
-    """The windows that another process left of a VPA's container."""
+    """The windows of a VPA's container that another process left."""
 
     vpa: VpaKey
     container: str
@@ -77,21 +77,21 @@ class SavedWindows(NamedTuple):
 
 
 class WindowRestorer:
-    """Lets containers go on with windows that another process left.
+    """Restores windows that another process left.
 
-    Create another one when pods have been added.
+    It indexes the pods once; create another one after adding pods.
     """
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
         self._pods = {pod_number(pod.uid): pod for pod in usage.pods.values()}
-        self.ignored = 0  # windows that end later than any that begins now: they are none of ours
+        self.ignored = 0  # number of invalid windows: they end later than one that begins now
 
     def resume(self, left: Iterable[SavedWindows], now: int) -> None:
-        """Let these windows go on; ``now`` is an instant.
+        """Restore these windows; ``now`` is an instant.
 
-        Of a container that has a window by now, this takes over the higher peak, and the earlier
-        end if that is still to come: both are windows of the same time.
+        If the container has begun a window already, both are merged: the higher peak counts, and
+        the earlier end unless it has passed.
         """
         begun: dict[int, RunningWindow] = {}
         known: list[tuple[int, RunningWindow]] = []
@@ -115,7 +115,7 @@ class WindowRestorer:
         self._add(gone)
 
     def _row(self, left: SavedWindows, window: RunningWindow) -> int | None:
-        """Of the container; None if the pod is gone."""
+        """Return the row of the container; None if the pod is gone."""
         pod = self._pods.get(window.pod)
         if pod is None or pod.key.namespace != left.vpa.namespace:
             return None
@@ -128,11 +128,11 @@ class WindowRestorer:
         return span(self._usage.defaults.interval + _AHEAD)
 
     def _longest_of(self, row: int) -> int:
-        """Return how long a window of the container may last from now on."""
+        """Return the maximum time from now to the end of a window of the container."""
         usage = self._usage
         aggregate = usage.containers.aggregate[row]
         if aggregate == NOWHERE:
-            return -_LATE  # it begins another window
+            return -_LATE  # the next sample begins another window
         return int(usage.aggregates.interval[aggregate]) + span(_AHEAD)
 
     def _begin(self, begun: Mapping[int, RunningWindow]) -> None:
@@ -148,7 +148,7 @@ class WindowRestorer:
         memory.add(containers.aggregate[rows], containers.highest(rows), ends, MEMORY_WEIGHT)
 
     def _unite(self, row: int, window: RunningWindow, now: int) -> None:
-        """Make one of two windows of a container, of which another process knew one."""
+        """Merge a window into the running one of the same container."""
         containers, memory = self._usage.containers, self._usage.aggregates.memory
         rows = np.array([row])
         before, end_before = containers.highest(rows), containers.window_end[rows]
@@ -164,7 +164,7 @@ class WindowRestorer:
             memory.add(aggregates, after, end, MEMORY_WEIGHT)
 
     def _add(self, gone: Sequence[tuple[int, RunningWindow]]) -> None:
-        """What pods that are gone had is history, as that of pods that go later."""
+        """Add the peaks of pods that are gone to the loaded history."""
         if not gone:
             return
         rows = np.array([row for row, _ in gone], dtype=np.int64)

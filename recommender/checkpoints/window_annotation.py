@@ -1,9 +1,9 @@
-"""The memory windows that are running, as a checkpoint carries them beside its history.
+"""The running memory windows, encoded in an annotation of a checkpoint.
 
-A checkpoint of the reference omits the running window of each container, and a restart begins a
-new one: the peak of up to a day is lost, and so is the effect of an OOM kill. So these windows are
-kept in an annotation, which the reference neither reads nor changes. It names the status that it
-belongs to, and is ignored once another program has written another status.
+A checkpoint of the reference omits the running window of each container, and after a restart a new
+one begins. That loses the peak of up to a day, and the effect of an OOM kill. So these windows are
+kept in an annotation, which the reference neither reads nor changes. It identifies the status that
+it belongs to, and is ignored after another program has written another status.
 
 Source: recommender.md 11.1 and Q4.
 """
@@ -17,7 +17,7 @@ from common.api.autoscaling import CheckpointStatus
 from common.api.base import Time, Wire
 from common.api.decoding import decode
 from common.errors import DecodeError
-from recommender.model.running import MOST_BYTES, RunningWindow
+from recommender.model.running_windows import MOST_BYTES, RunningWindow
 
 ANNOTATION = "vpa-recommender/memory-windows"
 NONE = b"[]"
@@ -37,7 +37,7 @@ class _Written(NamedTuple):
     end: _Seconds  # since 1970, rounded up
     peak: _Bytes
     oom_peak: _Bytes
-    last_oom: _Seconds  # since 1970; 0: none is known
+    last_oom: _Seconds  # since 1970; 0: none
 
 
 class _Extra(Wire, frozen=True, kw_only=True):
@@ -52,9 +52,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_windows(windows: Sequence[RunningWindow]) -> bytes:
-    """As JSON, in an order that depends on nothing but the pods.
+    """Encode windows as JSON, in the order of the pods.
 
-    Of too many the highest peaks are kept: they are what percentiles are about.
+    If there are too many, keep the highest peaks, which determine high percentiles.
     """
     if len(windows) > MOST:
         highest = sorted(windows, key=lambda one: (-max(one.peak, one.oom_peak), one.pod))
@@ -68,10 +68,10 @@ def encode_windows(windows: Sequence[RunningWindow]) -> bytes:
 
 
 def decode_windows(text: bytes) -> list[RunningWindow]:
-    """Return the windows of :func:`windows_of`.
+    """Decode the result of :func:`windows_of`.
 
     Raises:
-        DecodeError: these are none.
+        DecodeError: the text doesn't encode windows.
     """
     try:
         written = decode(_windows_decoder, text)
@@ -90,7 +90,7 @@ def decode_windows(text: bytes) -> list[RunningWindow]:
 
 
 def annotation(windows: bytes, status: CheckpointStatus) -> str:
-    """Return the annotation's text beside this status."""
+    """Return the annotation for a checkpoint with this status."""
     extra = _Extra(
         last_update_time=status.last_update_time,
         total_samples_count=status.total_samples_count,
@@ -100,10 +100,10 @@ def annotation(windows: bytes, status: CheckpointStatus) -> str:
 
 
 def windows_of(text: str, status: CheckpointStatus) -> bytes | None:
-    """Return the windows in an annotation; None if it belongs to another status than this.
+    """Return the windows in an annotation; None if it belongs to another status.
 
     Raises:
-        DecodeError: it is no annotation of ours.
+        DecodeError: the annotation can't be decoded.
     """
     try:
         extra = decode(_extra_decoder, text)
