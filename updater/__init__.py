@@ -1,1 +1,1 @@
-"""Picks the pods that drifted from their recommendation, and resizes or evicts them, safely."""
+"""The updater: resizes or evicts pods whose requests differ from their recommendation."""

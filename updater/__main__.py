@@ -6,19 +6,20 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import prometheus_client
 
 from common.flags import read_flags
 from common.kube import config
-from common.kube.cache import apart
+from common.kube.cache import with_boundary
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
 from common.kube.lease import StatusLease, leader_election
 from common.kube.targets import Targets
 from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.health import Health, OpsServer
+from common.runtime.health import Health, ops_server
 from common.runtime.rate_limit import RateLimiter
 from common.version import user_agent
 from updater import debugging
@@ -27,7 +28,7 @@ from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.preview import NotNow, PassPreview
-from updater.run import Admission, Updater, always_ready, by_lease
+from updater.run import Admission, Updater, always_ready
 from updater.settings import UpdaterSettings
 from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.snapshot.live_pod import MANAGER
@@ -37,9 +38,8 @@ logger = logging.getLogger(__name__)
 
 PROGRAM = MANAGER
 
-# Everything that a pass makes of 150,000 pods is freed by counting references. The collector would
-# stop the event loop for a quarter of a second to find nothing, so it looks at the young often
-# (each tenth time at 100,000 objects), and hardly ever at all.
+# Objects of a pass are freed by reference counts. A full collection would stop the event loop for a
+# quarter of a second with 150,000 pods, so only young generations are collected often.
 _COLLECT_AFTER = (10_000, 10, 1_000)
 
 
@@ -47,8 +47,8 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
     """Run the updater until a signal.
 
     Raises:
-        ConfigError: the address, the kubeconfig or the leader election can't be used.
-        LeadershipLostError: another replica took over.
+        ConfigError: the address, the kubeconfig or the leader election is invalid.
+        LeadershipLostError: another replica became the leader.
     """
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
@@ -60,17 +60,21 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         seconds = settings.interval.total_seconds()
         metrics = UpdaterMetrics(prometheus_client.REGISTRY)
         errors = metrics.object_errors
-        trigger = _trigger(settings) if settings.event_driven else None
+        trigger = None
+        if settings.event_driven:
+            trigger = EventTrigger(seconds, ignored=settings.ignored_vpa_object_namespaces)
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
-            on_vpa=None if trigger is None else apart(trigger.on_vpa, LIVE_VPAS, errors),
-            on_pod=None if trigger is None else apart(trigger.on_pod, LIVE_PODS, errors),
-            on_node=None if trigger is None else apart(trigger.on_node, LIVE_NODES, errors),
+            on_vpa=None if trigger is None else with_boundary(trigger.on_vpa, LIVE_VPAS, errors),
+            on_pod=None if trigger is None else with_boundary(trigger.on_pod, LIVE_PODS, errors),
+            on_node=None if trigger is None else with_boundary(trigger.on_node, LIVE_NODES, errors),
         )
         events = EventRecorder(
-            client.apart(qps=settings.event_qps, burst=settings.event_burst), PROGRAM, clock=clock
+            client.with_rate_limit(qps=settings.event_qps, burst=settings.event_burst),
+            PROGRAM,
+            clock=clock,
         )
         health = Health(clock, 5 * settings.interval)
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
@@ -92,7 +96,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 return
             if not await service.unless_stopped(_synced(caches), stop=stop):
                 return
-            gc.freeze()  # what was listed stays; the collector need not look at it again
+            gc.freeze()  # listed objects stay; exclude them from collections
             logger.info("caches have synced")
             health.arm()
             updater = acting = Updater(
@@ -115,18 +119,18 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
             async def cycle() -> None:
                 if trigger is not None:
-                    trigger.silence()
+                    trigger.clear()
                 await updater.run_once()
                 health.beat()
                 if updater.passes == 1:
-                    gc.freeze()  # most of what it found out about pods and VPAs stays, too
+                    gc.freeze()  # so does most of the state of the first pass
 
             due = asyncio.get_running_loop().time() + seconds
-            await service.pause_until(due, stop=stop)  # the first pass, too, takes its time
+            await service.pause_until(due, stop=stop)  # wait before the first pass, too
             rest = service.pause_until if trigger is None else trigger.rest
             await service.every(seconds, cycle, stop=stop, rest=rest)
 
-        ops = OpsServer(
+        ops = ops_server(
             health,
             settings.address,
             checks={"caches": lambda: all(cache.synced for cache in caches.all())},
@@ -149,13 +153,8 @@ def _synced(caches: Caches) -> service.Background:
     return wait
 
 
-def _trigger(settings: UpdaterSettings) -> EventTrigger:
-    ignored = settings.ignored_vpa_object_namespaces
-    return EventTrigger(settings.interval.total_seconds(), ignored=ignored)
-
-
 def _limiter(settings: UpdaterSettings) -> RateLimiter | None:
-    """One for evictions and another one for resizes, with the same two settings."""
+    """Return a rate limiter, for evictions or for resizes; None: no limit."""
     if settings.eviction_rate_limit <= 0:
         return None
     return RateLimiter(settings.eviction_rate_limit, settings.eviction_rate_burst)
@@ -172,7 +171,7 @@ def _admission(
         name=settings.status_lease_name,
         clock=clock,
     )
-    return by_lease(lease, max_age=settings.status_lease_timeout)
+    return partial(lease.read, max_age=settings.status_lease_timeout)
 
 
 async def _main(argv: Sequence[str]) -> None:
@@ -183,7 +182,7 @@ async def _main(argv: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Entry point; the exit code."""
+    """Run the process and return its exit code."""
     return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""What the updater calls; ``deploy/rbac`` grants this and nothing more."""
+"""The API access of the updater; ``deploy/rbac`` grants exactly this."""
 
 from common.kube import targets
 from common.kube.endpoints import (
@@ -22,13 +22,13 @@ ACCESS = (
     LIMIT_RANGES.access("list", "watch"),
     RESOURCE_QUOTAS.access("list", "watch"),
     VPAS.access("list", "watch"),
-    NODES.access("list", "watch"),  # what a node can hold; the updater runs without it, too
+    NODES.access("list", "watch"),  # optional: the capacity of nodes
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
-    PODS.access("patch"),  # the annotation of a resize can't travel with it
+    PODS.access("patch"),  # a resize can't set its annotation
     EVENTS.access("create", "patch"),
-    LEASES.access("get", names=("vpa-admission-controller",)),  # its sign of life
-    # Leader election; the names that the flag has by default, and in the Helm chart.
+    LEASES.access("get", names=("vpa-admission-controller",)),  # status Lease of admission
+    # Leader election: the default names of the flag and of the Helm chart.
     LEASES.access("create"),
     LEASES.access("get", "update", names=("vpa-updater", "vpa-updater-lease")),
 )
@@ -40,4 +40,4 @@ REPLACEMENT_DRY_RUN = (
     ),
     PODS.access("create"),
 )
-"""What ``--replacement-dry-run`` adds; ``deploy/components/dry-run-preflight`` grants it."""
+"""The access for ``--replacement-dry-run``; ``deploy/components/dry-run-preflight`` grants it."""

@@ -23,24 +23,30 @@ from common.kube.endpoints import (
 from common.kube.events import NORMAL, WARNING, EventRecorder, reference
 from common.kube.targets import ControllerCaches
 from common.patches import Operation
-from common.recommendation.changes import ResourceChange, patch_changes, summary
+from common.recommendation.resource_changes import ResourceChange, patch_changes, summary
 from common.target.owners import Controller
-from updater.decision import Decision, Reason
+from updater.decision import Reason
 from updater.eviction.breaker import BreakerTransition
+from updater.plan.pod_outcome import EvictionSkipped, PodEvent, ResizeUnblocked
 from updater.snapshot.live_pod import WITHDRAWER
+from updater.state import ResizeBlocked
 
 logger = logging.getLogger(__name__)
 
 _RESIZED = "Pod was resized in place by VPA Updater."  # the reference's words
 _WOULD_BE_REFUSED = "the API server would refuse its replacement"
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
+_SKIPPED = (
+    "Previously recorded in-place update was infeasible, current recommendation is not lower than "
+    "previous, skipping resize"
+)
 
 
 class PodActuator:
-    """Carries out what was decided, and reports it.
+    """Carries out decisions, and reports them.
 
-    Each call is one request. Events follow in the background, in the reference's words with
-    the reason code behind them; they never hold up or undo an action.
+    Each call is one request. Events are sent in the background, in the reference's words followed
+    by the reason code. Their failure doesn't affect the action.
 
     Source: updater.md 6.3, 10.6 and 12.1.
     """
@@ -56,9 +62,9 @@ class PodActuator:
         reason: Reason,
         changes: Sequence[ResourceChange],
     ) -> None:
-        """Evict this very pod through its disruption budget, with its own grace period.
+        """Evict the pod through its PodDisruptionBudget, with its own grace period.
 
-        A StatefulSet's next pod has the same name, and a call may take its time (X61).
+        The UID is a precondition, because a StatefulSet's next pod has the same name (X61).
 
         Raises:
             KubeError: the API server refused, or did not answer.
@@ -66,19 +72,11 @@ class PodActuator:
         meta = pod.metadata
         await self._client.evict(meta.namespace, meta.name, uid=meta.uid)
         sentence = "Pod was evicted by VPA Updater to apply resource recommendation."
-        self._events.event(
-            reference(PODS, pod.metadata),
-            NORMAL,
-            "EvictedByVPA",
-            _with(reason, sentence, vpa, changes),
-        )
+        text = _with(reason, sentence, vpa, changes)
+        self._events.event(reference(PODS, meta), NORMAL, "EvictedByVPA", text)
         sentence = f"VPA Updater evicted Pod {meta.name} to apply resource recommendation."
-        self._events.event(
-            reference(VPAS, vpa.metadata),
-            NORMAL,
-            "EvictedPod",
-            _with(reason, sentence, vpa, changes),
-        )
+        text = _with(reason, sentence, vpa, changes)
+        self._events.event(reference(VPAS, vpa.metadata), NORMAL, "EvictedPod", text)
 
     async def resize(
         self,
@@ -87,7 +85,7 @@ class PodActuator:
         operations: Sequence[Operation],
         reason: Reason,
     ) -> Pod:
-        """Resize in place; the pod as it is from then on, of generation 0 if that isn't known.
+        """Resize the pod in place, and return the new pod; its generation is 0 if unknown.
 
         Raises:
             KubeError: the API server refused, or did not answer.
@@ -97,25 +95,17 @@ class PodActuator:
             resized = await self._client.resize(
                 meta.namespace, meta.name, operations, manager=WITHDRAWER if withdraws else ""
             )
-        except DecodeError as error:  # it was carried out all the same
+        except DecodeError as error:  # the resize was carried out
             logger.warning("answer to a resize not understood", extra={"error": str(error)})
             unknown = msgspec.structs.replace(meta, generation=0)
             resized = msgspec.structs.replace(pod, metadata=unknown)
-        self._events.event(
-            reference(PODS, pod.metadata),
-            NORMAL,
-            "InPlaceResizedByVPA",
-            _with(
-                reason,
-                _WITHDRAWN if withdraws else _RESIZED,
-                vpa,
-                patch_changes(pod, operations),
-            ),
-        )
+        sentence = _WITHDRAWN if withdraws else _RESIZED
+        text = _with(reason, sentence, vpa, patch_changes(pod, operations))
+        self._events.event(reference(PODS, meta), NORMAL, "InPlaceResizedByVPA", text)
         return resized
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
-        """Mark a resized pod. A failure is only logged: the resize was done."""
+        """Change the annotations of a resized pod; a failure is only logged."""
         meta = pod.metadata
         try:
             await self._client.patch(
@@ -131,47 +121,30 @@ class PodActuator:
                 extra={"pod": f"{meta.namespace}/{meta.name}", "error": str(error)},
             )
 
-    def report_blocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-        *,
-        detail: str,
-        skipped: bool,
-    ) -> None:
-        """Report that a pod can't be updated in place, and why; ``detail`` has the numbers.
+    def report(self, pod: Pod, vpa: VerticalPodAutoscaler, event: PodEvent) -> None:
+        """Emit the Events of a change of a pod's state.
 
-        ``skipped`` adds the reference's Event of a pod that waits for a smaller recommendation.
+        A resize that is ``skipped`` also gets the reference's Event for a pod that waits for a
+        smaller recommendation.
         """
-        if skipped:
-            self._events.event(
-                reference(PODS, pod.metadata),
-                NORMAL,
-                "InPlaceResizeSkipped",
-                _with(
-                    Reason.INFEASIBLE_CACHED,
-                    "Previously recorded in-place update was infeasible, current recommendation "
-                    "is not lower than previous, skipping resize",
-                    vpa,
-                    changes,
-                ),
-            )
-        cause = reason.meaning.removesuffix(".") + (f": {detail}." if detail else ".")
-        text = _with(reason, f"is blocked: {cause[0].lower()}{cause[1:]}", vpa, changes)
-        self._report_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
-
-    def report_unblocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """Report that what blocked a pod's in-place update is over."""
-        text = _with(reason, "is no longer blocked.", vpa, changes)
-        self._report_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
+        about = reference(PODS, pod.metadata)
+        match event:
+            case ResizeBlocked(reason, changes, detail, skipped):
+                if skipped:
+                    text = _with(Reason.INFEASIBLE_CACHED, _SKIPPED, vpa, changes)
+                    self._events.event(about, NORMAL, "InPlaceResizeSkipped", text)
+                cause = reason.meaning.removesuffix(".") + (f": {detail}." if detail else ".")
+                text = _with(reason, f"is blocked: {cause[0].lower()}{cause[1:]}", vpa, changes)
+                self._report_both(pod, vpa, WARNING, "InPlaceResizeBlocked", text)
+            case ResizeUnblocked(reason, changes):
+                text = _with(reason, "is no longer blocked.", vpa, changes)
+                self._report_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
+            case EvictionSkipped(decision, changes):
+                lacks = decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
+                cause = "its replacement would be no better" if lacks else _WOULD_BE_REFUSED
+                text = f"Pod is not evicted, {cause}: {decision.detail}."
+                text = _with(decision.reason, text, vpa, changes)
+                self._events.event(about, NORMAL, "EvictionSkipped", text)
 
     def _report_both(
         self, pod: Pod, vpa: VerticalPodAutoscaler, type: str, name: str, text: str
@@ -181,27 +154,10 @@ class PodActuator:
         self._events.event(reference(PODS, pod.metadata), type, name, f"In-place update {text}")
         self._events.event(about, type, name, f"In-place update of Pod {pod.metadata.name} {text}")
 
-    def report_skipped_eviction(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        decision: Decision,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """Emit an Event that a pod is not evicted because of the pod that would follow."""
-        lacks = decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
-        cause = "its replacement would be no better" if lacks else _WOULD_BE_REFUSED
-        text = f"Pod is not evicted, {cause}: {decision.detail}."
-        text = _with(decision.reason, text, vpa, changes)
-        self._events.event(reference(PODS, pod.metadata), NORMAL, "EvictionSkipped", text)
-
     def report_transition(
         self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
-        """Report that a VPA's evictions are suspended or go on, in the log as well.
-
-        That is about the VPA as a whole, so there is no change to name.
-        """
+        """Log and report that a VPA's evictions are suspended or resumed."""
         meta = vpa.metadata
         about = {"vpa": f"{meta.namespace}/{meta.name}", "cause": cause}
         if transition is BreakerTransition.RESUMED:
@@ -215,30 +171,27 @@ class PodActuator:
 
 
 class TemplatePods:
-    """Pods that controllers would make of their templates, created in a dry run.
-
-    A custom controller may make its pods of anything, so its pods are not tried.
-    """
+    """Creates pods from the templates of well-known controllers in a dry run."""
 
     def __init__(self, client: KubeClient, controllers: ControllerCaches) -> None:
         self._client = client
         self._controllers = controllers
 
     def supports(self, controller: Controller) -> bool:
-        """Return whether the controller makes its pods from a template that can be read."""
+        """Return whether the controller's kind has a known pod template."""
         return controller.is_well_known and controller.kind in _TEMPLATES
 
     def generation(self, controller: Controller) -> int:
-        """Return the generation of the controller; 0 if it is not known."""
+        """Return the generation of the controller; 0 if unknown."""
         found = self._controllers.find(controller)
         return 0 if found is None else found.metadata.generation
 
     async def create(self, pod: Pod, controller: Controller) -> Pod:
-        """Create the pod that would take the place of ``pod``, in a dry run.
+        """Create the replacement of ``pod`` in a dry run.
 
         Raises:
             KubeError: the API server refused it, or did not answer.
-            DecodeError: the answer can't be read.
+            DecodeError: the answer is malformed.
         """
         owner = await self._client.get(
             _TEMPLATES[controller.kind], controller.name, namespace=controller.namespace
@@ -258,7 +211,7 @@ _TEMPLATES = {
     endpoint.kind: endpoint.as_dicts()
     for endpoint in (DAEMON_SETS, JOBS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
 }
-_LABELS = (  # that controllers add to their pods; some templates have them already
+_LABELS = (  # that controllers add to their pods
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",
     "controller-revision-hash",
@@ -270,8 +223,7 @@ _LABELS = (  # that controllers add to their pods; some templates have them alre
 def pod_of_template(owner: Mapping[str, Any], pod: Pod, controller: Controller) -> dict[str, Any]:
     """Return the pod that a controller would create in place of ``pod``.
 
-    Its name is generated for each kind: one that keeps its pods' names would collide with the
-    pod that is still there.
+    Its name is generated, also for a StatefulSet, because ``pod`` still exists.
     """
     template = owner["spec"]["template"]
     meta = template.get("metadata") or {}
@@ -297,9 +249,9 @@ def pod_of_template(owner: Mapping[str, Any], pod: Pod, controller: Controller) 
 
 
 def _identity(owner: Mapping[str, Any], pod: Pod, controller: Controller) -> dict[str, Any]:
-    """Return what a StatefulSet adds to the spec: a host name, a subdomain, and the pod's claims.
+    """Return the fields that a StatefulSet adds to the spec: host name, subdomain and volumes.
 
-    A claim takes the place of a volume that the template calls the same.
+    A claim replaces a volume of the same name.
 
     Source: ``initIdentity`` and ``updateStorage``, k8s.io/kubernetes
     pkg/controller/statefulset/stateful_set_utils.go.
@@ -326,7 +278,7 @@ def _with(
     vpa: VerticalPodAutoscaler,
     changes: Sequence[ResourceChange] = (),
 ) -> str:
-    """Append what the reference's sentence lacks: the reason code, the VPA, and the change."""
+    """Return the sentence followed by the reason code, the VPA, and the changes."""
     return f"{sentence} [{reason.value}] {_about(vpa, changes)}"
 
 

@@ -1,8 +1,7 @@
-"""``GET /debug/plan`` on the ops address: what the next pass would decide about each pod, and why.
+"""``GET /debug/plan`` on the ops address: the decisions of the next pass, with reasons.
 
-The decisions are those of ``updater.preview``. Here they are listed, one VPA after the other: the
-numbers beside a decision are looked up as they are sent, and never stand in memory at once.
-Slices are counted in pods, because a VPA may have any number of them.
+The decisions are those of ``updater.preview``. The response is streamed in slices of pods, and the
+numbers of a pod are computed when it is sent, so they are never all in memory.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import Wire
 from common.kube.lease import AdmissionStatus
-from common.recommendation.actual import actual_requests
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.processing import Processed
 from common.recommendation.scaled_containers import scaled_specs
@@ -48,7 +47,7 @@ Amounts = Mapping[str, str]
 
 
 class ContainerNumbers(Wire, frozen=True, kw_only=True):
-    """What a container asks for, and what is recommended to it, fitted to the pod."""
+    """The requests of a container, and its processed recommendation."""
 
     name: str
     requests: Amounts
@@ -58,7 +57,7 @@ class ContainerNumbers(Wire, frozen=True, kw_only=True):
 
 
 class PodLevelNumbers(Wire, frozen=True, kw_only=True):
-    """What ``spec.resources`` of a pod says, and what would become of it; empty: it stays."""
+    """The pod-level resources of a pod, now and after an update; empty: unchanged."""
 
     requests: Amounts
     limits: Amounts
@@ -67,11 +66,11 @@ class PodLevelNumbers(Wire, frozen=True, kw_only=True):
 
 
 class PodAnswer(Wire, frozen=True, kw_only=True):
-    """What would be decided about a pod, and what is known of it.
+    """The decision on a pod, and the numbers behind it.
 
-    ``detail`` has the numbers behind the reason, where there are any; null: ``meaning`` is all.
-    ``until`` is the time before which nothing changes by itself; null: it is not known, or it is
-    not for time to change it. ``resource_diff`` is relative: 0.5 is half of what is requested.
+    ``detail`` has the numbers of the reason, or is null. ``until`` is the time before which the
+    decision doesn't change by itself; null: unknown, or independent of time. ``resource_diff`` is
+    relative: 0.5 is half of the request.
     """
 
     name: str
@@ -87,7 +86,7 @@ class PodAnswer(Wire, frozen=True, kw_only=True):
 
 
 class VpaHead(Wire, frozen=True, kw_only=True):
-    """A VPA; ``why`` says why none of its pods is decided on."""
+    """A VPA; ``why`` is the reason that there are no decisions on its pods."""
 
     namespace: str
     name: str
@@ -96,13 +95,13 @@ class VpaHead(Wire, frozen=True, kw_only=True):
 
 
 class VpaAnswer(VpaHead, frozen=True, kw_only=True):
-    """A VPA and those of its pods that are decided on; ``why`` says why there are none."""
+    """A VPA and the decisions on its pods; ``why`` is the reason that there are none."""
 
     pods: tuple[PodAnswer, ...]
 
 
 class Basis(Wire, frozen=True, kw_only=True):
-    """What the plan is based on. Without these there is no plan, so all are true but the last."""
+    """The basis of the plan; ``leading`` and ``caches_fresh`` are always true."""
 
     at: datetime
     leading: bool
@@ -111,30 +110,29 @@ class Basis(Wire, frozen=True, kw_only=True):
 
 
 class PlanAnswer(Basis, frozen=True, kw_only=True):
-    """What the next pass would decide, if every call worked and no rate limit ended it."""
+    """The decisions of the next pass, if every call succeeds and no rate limit ends it."""
 
     vpas: tuple[VpaAnswer, ...]
 
 
 class NoPlan(Wire, frozen=True, kw_only=True):
-    """Why there is no plan."""
+    """The reason that there is no plan."""
 
     error: str
 
 
 def router(planner: Planner) -> fastapi.APIRouter:
-    """Return the endpoint; ``planner`` previews a pass."""
+    """Return the endpoint for the plans of ``planner``."""
     made = fastapi.APIRouter()
 
     @made.get(PATH, response_model=None, responses=_responses())
     async def plan(
         request: fastapi.Request, namespace: str = "", vpa: str = ""
     ) -> fastapi.Response:
-        """Return what the updater's next pass would decide about each pod, and why.
+        """Return the decision of the updater's next pass on each pod, and its reason.
 
-        These are the plans that a pass begins with: rate limits don't count, and every call
-        works. ``namespace`` and ``vpa`` name what to look at; all else is left alone, and costs
-        nothing. With ``Accept: text/plain`` the answer is a table.
+        The plan assumes that every call succeeds, and ignores rate limits. ``namespace`` and
+        ``vpa`` restrict it. With ``Accept: text/plain`` the answer is a table.
         """
         text = wants_text(request.headers.get("accept", ""))
         found = await planner(Scope(namespace, vpa))
@@ -164,11 +162,11 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     busy, away = f"no plan: {NotNow.PLANNING}\n", f"no plan: {NotNow.NOT_LEADING}\n"
     return {
         200: answer(PlanAnswer, status=200, text=table)
-        | {"description": "A decision for each pod, and the reason for it."},
+        | {"description": "The decision on each pod, with its reason."},
         409: answer(NoPlan, status=409, text=busy)
-        | {"description": "Not at this moment; ask again."},
+        | {"description": "A plan or a pass is in progress. Retry later."},
         503: answer(NoPlan, status=503, text=away)
-        | {"description": "This process decides nothing now; says why."},
+        | {"description": "This process makes no decisions at present, for the given reason."},
     }
 
 
@@ -176,7 +174,7 @@ def _responses() -> dict[int | str, dict[str, Any]]:
 
 
 async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
-    """Yield a ``PlanAnswer``, a slice of pods after the other."""
+    """Yield a ``PlanAnswer`` in slices of pods."""
     parts = _encoded(plan)
     while part := b"".join(islice(parts, _SLICE)):
         yield part
@@ -184,7 +182,7 @@ async def as_json(plan: PassPreview) -> AsyncIterator[bytes]:
 
 
 def _encoded(plan: PassPreview) -> Iterator[bytes]:
-    """Yield all of it, no part larger than what is said of a pod."""
+    """Yield a ``PlanAnswer`` in parts of at most one pod."""
     basis = Basis(at=plan.taken_at, leading=True, caches_fresh=True, admission=plan.admission)
     yield _opened(basis, "vpas")
     before_vpa = b"\n"
@@ -206,13 +204,13 @@ def _encoded(plan: PassPreview) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _opened(told: Wire, name: str) -> bytes:
-    """Return an object with one more field, a list, whose items and end are still to come."""
-    return msgspec.json.encode(told).removesuffix(b"}") + f',"{name}":['.encode()
+def _opened(head: Wire, name: str) -> bytes:
+    """Return the start of an object, up to the items of a further field."""
+    return msgspec.json.encode(head).removesuffix(b"}") + f',"{name}":['.encode()
 
 
 async def as_text(plan: PassPreview) -> AsyncIterator[str]:
-    """Yield a table with a line for each pod, below what it is based on."""
+    """Yield the basis of the plan, and a table with a line for each pod."""
     rows, widths = [_HEAD], _widths([_HEAD])
     for row in _rows(plan):
         rows.append(row)
@@ -260,7 +258,7 @@ def _rows(plan: PassPreview) -> Iterator[Row]:
 
 
 def _widths(rows: Sequence[Row], before: Sequence[int] = ()) -> list[int]:
-    """Of all columns but the last one, which is as long as it is."""
+    """Return the widths of all columns except the last one, at least those of ``before``."""
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     return [max(pair) for pair in zip(widths, before or widths, strict=True)]
 
@@ -271,7 +269,7 @@ def _aligned(rows: Sequence[Row], widths: Sequence[int]) -> Iterator[str]:
         yield "  ".join((*cells, row[-1]))
 
 
-# What a plan says
+# The rows of a plan
 
 
 Decided = Sequence[tuple[LivePod, Decision]]
@@ -280,7 +278,7 @@ Decided = Sequence[tuple[LivePod, Decision]]
 def _by_vpa(
     plan: PassPreview,
 ) -> Iterator[tuple[VerticalPodAutoscaler, AutoscaledPods | None, Decided, str | None]]:
-    """Each VPA, its pods if it has any, those that are decided on, and why none is."""
+    """Yield each VPA with its pods, its decisions, and the reason if there are none."""
     scaled = {key_of(each.vpa): each for each in plan.snapshot.autoscaled}
     for vpa in sorted(plan.vpas, key=key_of):
         found = scaled.get(key_of(vpa))
@@ -338,7 +336,7 @@ def _pod_level(
     whole, bounds = pod.spec.resources, processed.pod_level
     if whole is None or bounds is None:
         return None
-    wanted = wanted_resources(pod, fit.vpa, processed, fit.drifts.limit_ranges)
+    wanted = wanted_resources(pod, fit.vpa, processed, fit.limit_ranges)
     names = [container.name for container in scaled_specs(pod)]
     after = bounds.after(pod, dict(zip(names, wanted, strict=True)))
     return PodLevelNumbers(

@@ -1,4 +1,4 @@
-"""What the updater does about one pod in one pass, and why."""
+"""Decisions on a pod in a pass, and the reasons for them."""
 
 import enum
 from dataclasses import dataclass, field
@@ -10,27 +10,26 @@ _MOST_DOUBLINGS = 5
 
 
 class Action(enum.StrEnum):
-    """What happens to the pod."""
+    """The action on a pod."""
 
     EVICT = "evict"
     RESIZE = "resize"
-    WAIT = "wait"  # it should change, and something holds that up
-    LEAVE = "leave"  # it need not, or must not, change
+    WAIT = "wait"  # an update is due, but not possible now
+    LEAVE = "leave"  # no update is needed or allowed
 
 
 class Reason(Code):
-    """Why; the closed list. Log key, metric label, and the end of an event's message.
+    """The reason for a decision, also a log key, a metric label and a part of Events.
 
-    The values of ``update_order.Verdict`` come back here word for word. Beside each stands what
-    it means, in the words of the documentation and of ``GET /debug/plan``.
+    The texts are those of the documentation and of ``GET /debug/plan``.
     """
 
-    # Worth an update.
+    # An update is due.
     OUTSIDE_RANGE = "outside_range", "A request is outside lower and upper bound."
     OOMED_QUICKLY = "oomed_quickly", "OOM-killed soon after its start."
     DRIFTED = "drifted", "Old enough, and far enough from the target."
     STARTUP_BOOST_OVER = "startup_boost_over", "The CPU for the start is taken back."
-    # In place did not work, so the pod is to be replaced.
+    # A resize failed, so an eviction is due.
     RESIZE_INFEASIBLE = "resize_infeasible", "The node can never hold what is wanted."
     RESIZE_DEFERRED_TOO_LONG = (
         "resize_deferred_too_long",
@@ -68,7 +67,7 @@ class Reason(Code):
         "resize_partial",
         "The node can't hold all that is wanted; the changes that it can hold are sent alone.",
     )
-    # Not worth an update.
+    # No update is due.
     NO_CHANGE = "no_change", "Nothing differs from what is recommended."
     NOT_STARTED = "not_started", "The pod has no start time yet."
     TOO_YOUNG = "too_young", "In its range, and younger than the lifetime threshold."
@@ -81,7 +80,7 @@ class Reason(Code):
     )
     GONE = "gone", "The pod is gone."
     UNREADABLE = "unreadable", "A quantity or an annotation can't be read."
-    # Held up.
+    # An update is due, but has to wait.
     NO_CONTROLLER = "no_controller", "No controller would replace the pod."
     CONTROLLER_UNKNOWN = (
         "controller_unknown",
@@ -146,17 +145,17 @@ class Reason(Code):
     EVICTION_FAILED = "eviction_failed", "The API server failed; the next pass decides again."
     RATE_LIMITED = "rate_limited", "No turn before the end of the pass."
     NO_TURN = "no_turn", "The pass ended before it was tried; the next one looks again."
-    # Done, and the caches have yet to show it.
+    # Done, but not in the caches yet.
     RESIZE_SENT = "resize_sent", "Resized; the cache has yet to show it."
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One per pod and pass: the action, and the reason for it.
+    """The action on a pod in a pass, and the reason for it.
 
-    Until ``until`` time alone changes nothing about it; None: that isn't known, or it is not for
-    time to change it. ``detail`` is a sentence with the numbers behind the reason, or empty.
-    Neither tells decisions apart: a pod that waits on has decided nothing new.
+    Before ``until`` the decision doesn't change by itself; None: unknown, or independent of time.
+    ``detail`` is a sentence with the numbers of the reason, or empty. Decisions that differ only
+    in these two are equal.
     """
 
     action: Action
@@ -166,12 +165,12 @@ class Decision:
 
     @property
     def is_preflight(self) -> bool:
-        """Return whether the pod that follows would be refused, or not have the recommendation."""
+        """Return whether the replacement would be refused, or lack the recommendation."""
         return self.reason in _PREFLIGHT
 
     @property
     def needs_nothing(self) -> bool:
-        """Return whether the pod is no candidate at all, as most pods are most of the time."""
+        """Return whether the pod needs no update."""
         return self.reason in _NEED_NOTHING
 
 
@@ -190,7 +189,7 @@ _PREFLIGHT = frozenset(
 
 
 def ending(since: datetime | None, pause: timedelta) -> datetime | None:
-    """Return the end of a pause; None if its start is unknown, or it outlasts the calendar."""
+    """Return the end of a pause; None: its start is unknown, or its end is out of range."""
     try:
         return None if since is None else (since + pause).astimezone(UTC)
     except OverflowError:
@@ -198,10 +197,7 @@ def ending(since: datetime | None, pause: timedelta) -> datetime | None:
 
 
 def pause_after(tries: int, *, interval: timedelta) -> timedelta:
-    """Return the pause after a refusal: the interval, doubled with every try after the first.
-
-    It is thirty-two intervals at most.
-    """
+    """Return the pause after a refusal: an interval, doubled by each further try up to 32."""
     return interval * float(2 ** min(max(tries - 1, 0), _MOST_DOUBLINGS))
 
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
-from common.recommendation.changes import summary
+from common.recommendation.resource_changes import summary
 from updater.decision import Decision, Reason
-from updater.plan.pod_outcome import CallRefused, Subject
+from updater.plan.pod_outcome import Subject
+from updater.state import CallRefused
 
 logger = logging.getLogger(__name__)
 
@@ -15,10 +16,10 @@ logger = logging.getLogger(__name__)
 def log_change(
     pod: Pod, decision: Decision, before: Decision | None, subject: Subject | None = None
 ) -> None:
-    """Log the decision on a pod if it is another one than before.
+    """Log the decision on a pod if it has changed.
 
-    That a pod needs nothing, as before, is logged at level debug: after a start it would be one
-    line for each pod of the cluster. So is that the pass has ended first.
+    The level is debug if the pod needs nothing and needed nothing before, so that a start doesn't
+    log each pod, and if the pass ended before it reached the pod.
     """
     if before == decision:
         return
@@ -59,7 +60,7 @@ def log_refusal(pod: Pod, vpa: VerticalPodAutoscaler, refused: CallRefused) -> N
 
 
 def whole_seconds(moment: datetime) -> str:
-    """``2026-01-02T15:04:05Z``."""
+    """Return the time like ``2026-01-02T15:04:05Z``."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

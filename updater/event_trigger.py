@@ -1,4 +1,4 @@
-"""What ends the rest between two passes early (``--event-driven``), and how soon."""
+"""The trigger that starts a pass before its interval is over (``--event-driven``)."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ from common.api.core import Pod
 from common.kube.cache import Change
 from common.recommendation.scaled_containers import scaled_statuses
 from common.runtime import service
-from updater.evaluate.update_order import ContainerOomKill, is_oom_kill
-from updater.plan.readiness import is_ready
-from updater.resize.resize_state import ResizeStatus, resize_status
+from updater.evaluate.quick_oom_kills import ContainerOomKill, is_oom_kill
+from updater.plan.pod_readiness import is_ready
+from updater.resize.resize_status import ResizeStatus, resize_status
 from updater.snapshot.cluster_snapshot import acts
 from updater.snapshot.live_node import LiveNode, has_improved, node_capacity
 
@@ -21,14 +21,13 @@ V = TypeVar("V", bound=VerticalPodAutoscaler)
 P = TypeVar("P", bound=Pod)
 
 _SHORTEST_REST = 1.0  # seconds
-_REST_PER_WORK = 9.0  # so that passes take a tenth of the time
+_REST_PER_WORK = 9.0  # so passes take a tenth of the time at most
 
 
-def is_news_of_vpa(change: Change[V]) -> bool:
-    """Return whether the recommendation of a VPA, or the way to apply it, has changed.
+def is_event_of_vpa(change: Change[V]) -> bool:
+    """Return whether the recommendation or the spec of a VPA that acts has changed.
 
-    One that only advises, or that went, wants nothing of us; whom its pods belong to then, the
-    next full pass finds out.
+    A deleted VPA, or one that no longer acts, can wait for the next pass.
     """
     old, new = change.old, change.new
     if new is None or not acts(new):
@@ -38,10 +37,10 @@ def is_news_of_vpa(change: Change[V]) -> bool:
     return old.status.recommendation != new.status.recommendation or old.spec != new.spec
 
 
-def is_news_of_pod(change: Change[P]) -> bool:
-    """Return whether a pod became Ready, was OOM-killed, or came to the end of a resize.
+def is_event_of_pod(change: Change[P]) -> bool:
+    """Return whether a pod became Ready, was OOM-killed, or ended a resize.
 
-    That a pod went is no news: its part of the budget is back when its replacement is Ready.
+    A deleted pod doesn't count: it frees the budget when its replacement is Ready.
     """
     old, new = change.old, change.new
     if new is None or new.metadata.deletion_timestamp is not None:
@@ -53,11 +52,8 @@ def is_news_of_pod(change: Change[P]) -> bool:
     )
 
 
-def is_news_of_node(change: Change[LiveNode]) -> bool:
-    """Return whether a node can hold more than before, and may hold what it could not (X101).
-
-    A node that is new is no news: pods that come to it are judged as any others.
-    """
+def is_event_of_node(change: Change[LiveNode]) -> bool:
+    """Return whether a known node has more capacity, so that resizes may fit now (X101)."""
     if change.old is None or change.new is None:
         return False
     return has_improved(node_capacity(change.old), node_capacity(change.new))
@@ -87,7 +83,7 @@ def _kills(pod: Pod) -> frozenset[ContainerOomKill]:
 
 
 def _was_resized(old: Pod, new: Pod) -> bool:
-    """Return whether a resize ended: a quick one may never have shown in the conditions."""
+    """Return whether a resize ended; the conditions may not have shown a quick one."""
     before, after = resize_status(old), resize_status(new)
     if after is ResizeStatus.NONE:
         return before is not ResizeStatus.NONE or _has_others(old, new)
@@ -95,7 +91,7 @@ def _was_resized(old: Pod, new: Pod) -> bool:
 
 
 def _has_others(old: Pod, new: Pod) -> bool:
-    """Return whether some container has other resources now, by the kubelet's report."""
+    """Return whether the kubelet reports other resources of a container."""
     if _reports_same(old, new):
         return False
     before = {each.name: each.resources for each in scaled_statuses(old)}
@@ -106,57 +102,56 @@ def _has_others(old: Pod, new: Pod) -> bool:
 
 
 def rest_after(seconds: float) -> float:
-    """Return how long to rest after a pass that took so many seconds, whatever the news.
+    """Return the minimum pause in seconds after a pass of the given duration.
 
-    Where there is always news, as in the largest clusters, passes take a tenth of the time, or
-    what those of the interval take.
+    With constant events, as in the largest clusters, passes take at most a tenth of the time.
     """
     return max(_SHORTEST_REST, _REST_PER_WORK * seconds)
 
 
 class EventTrigger:
-    """Collects news while passes run and rest, and ends a rest for them.
+    """Ends the pause between passes after a relevant event.
 
-    A pass answers all the news from before it began; one that finds the caches behind answers
-    none, and after an outage the interval decides. What happens in namespaces without a VPA that
-    acts, and in those that are ignored, is no news.
+    A pass handles all events from before its start. A pass that is skipped because the caches
+    aren't fresh also clears them; then the interval decides. Events in ignored namespaces, and in
+    namespaces without a VPA that acts, don't count.
     """
 
     def __init__(self, interval: float, *, ignored: Collection[str] = ()) -> None:
         self._interval = interval
         self._ignored = frozenset(ignored)
         self._acting: Counter[str] = Counter()  # VPAs, by namespace
-        self._news = asyncio.Event()
+        self._event = asyncio.Event()
 
     def on_vpa(self, change: Change[V]) -> None:
-        """For ``Cache(on_change=...)``."""
+        """Handle a change of the cache."""
         namespace = ""
         for vpa, number in ((change.old, -1), (change.new, 1)):
             if vpa is not None:
                 namespace = vpa.metadata.namespace
                 self._acting[namespace] += number * acts(vpa)
-        if namespace not in self._ignored and is_news_of_vpa(change):
-            self._news.set()
+        if namespace not in self._ignored and is_event_of_vpa(change):
+            self._event.set()
 
     def on_pod(self, change: Change[P]) -> None:
-        """For ``Cache(on_change=...)``."""
-        if self._news.is_set() or change.new is None:
+        """Handle a change of the cache."""
+        if self._event.is_set() or change.new is None:
             return
         namespace = change.new.metadata.namespace
-        if self._acting[namespace] and namespace not in self._ignored and is_news_of_pod(change):
-            self._news.set()
+        if self._acting[namespace] and namespace not in self._ignored and is_event_of_pod(change):
+            self._event.set()
 
     def on_node(self, change: Change[LiveNode]) -> None:
-        """For ``Cache(on_change=...)``."""
-        if any(self._acting.values()) and is_news_of_node(change):
-            self._news.set()
+        """Handle a change of the cache."""
+        if any(self._acting.values()) and is_event_of_node(change):
+            self._event.set()
 
-    def silence(self) -> None:
-        """A pass begins, and sees everything that has happened so far."""
-        self._news.clear()
+    def clear(self) -> None:
+        """Drop the events so far, at the start of a pass."""
+        self._event.clear()
 
     async def rest(self, due: float, *, stop: asyncio.Event) -> None:
-        """Wait for news, ``due`` or ``stop``; ``due`` is an interval after the last pass began."""
+        """Wait for an event, ``due`` or ``stop``; ``due`` is an interval after the last start."""
         now = asyncio.get_running_loop().time()
         took = now - (due - self._interval)
         await service.pause_until(min(due, now + rest_after(took)), stop=stop)
@@ -165,4 +160,4 @@ class EventTrigger:
                 await service.unless_stopped(self._wait, stop=stop)
 
     async def _wait(self) -> None:
-        await self._news.wait()
+        await self._event.wait()

@@ -1,4 +1,4 @@
-"""Sends the actions of plans: one call each, as rate limits and a last look allow."""
+"""Sends the actions of plans, after the rate limit and a last check of the caches."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -6,99 +6,47 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError
-from common.patches import Operation
-from common.recommendation.changes import ResourceChange
 from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
 from common.target.owners import Controller
+from updater.actuation import PodActuator, TemplatePods
 from updater.decision import Decision, Reason, leave, wait
 from updater.failures import is_infeasible
 from updater.fold import Accepted, CallResult, NotSent, Refused, Tried
 from updater.metrics import UpdaterMetrics, VpaLabels
-from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod
+from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
+from updater.plan.pod_outcome import PodOutcome
 from updater.resize.resize_plan import annotation_operations, is_marked
 
-# Calls under way at a time. An eviction takes a real API server a tenth of a second
-# (benchmarks/README.md), and the updater would only wait.
+# Concurrent calls. An eviction takes a real API server 0.1 s (benchmarks/README.md).
 MOST_CALLS = 32
 
 _TOO_LATE = "its time was up"
 
 
-class Actuator(Protocol):
-    """Changes pods; ``actuation.PodActuator`` and the fakes of tests."""
-
-    async def evict(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """Evict the pod.
-
-        Raises:
-            KubeError: the API server refused, or did not answer.
-        """
-
-    async def resize(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        operations: Sequence[Operation],
-        reason: Reason,
-    ) -> Pod:
-        """Resize the pod in place, and return it as it is from then on.
-
-        Raises:
-            KubeError: the API server refused, or did not answer.
-        """
-
-    async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
-        """Change the annotations of a resized pod; a failure is only logged."""
-
-
-class Replacements(Protocol):
-    """Creates replacements in a dry run; ``actuation.TemplatePods`` and the fakes of tests."""
-
-    def supports(self, controller: Controller) -> bool:
-        """Return whether the controller makes its pods from a template that can be read."""
-
-    def generation(self, controller: Controller) -> int:
-        """Return the generation of the controller, which changes with its template."""
-
-    async def create(self, pod: Pod, controller: Controller) -> Pod:
-        """Return the pod that would follow, as the API server would store it.
-
-        Raises:
-            KubeError: the API server refused it, or did not answer.
-            DecodeError: the answer can't be read.
-        """
-
-
 class LiveState(Protocol):
-    """The cluster as it is by now; ``snapshot.Caches`` and the fakes of tests.
+    """The present state of the cluster; ``snapshot.Caches`` and the fakes of tests.
 
-    A rate limit may hold a call up until the end of its pass, so each call looks here once more.
+    Each call checks it before it is sent, because a rate limit may delay calls.
     """
 
     async def check(self) -> bool:
         """Return whether the caches follow the API server."""
 
     def has_pod(self, pod: Pod) -> bool:
-        """Return whether the pod is there, with the same owners, and isn't being deleted."""
+        """Return whether the pod exists with the same owners and isn't terminating."""
 
     def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Return whether the VPA is there with the same spec."""
+        """Return whether the VPA exists with the same spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Rate limits, one for each kind of action; None: no limit."""
+    """Rate limits of evictions and resizes; None: no limit."""
 
     evictions: RateLimiter | None = None
     resizes: RateLimiter | None = None
@@ -109,23 +57,22 @@ class Target:
     """The VPA of the actions, and the labels of its metrics."""
 
     vpa: VerticalPodAutoscaler
-    mode: UpdateMode
     labels: VpaLabels
 
 
 class Executor:
-    """Sends the actions of one pass, of all its VPAs at the same time.
+    """Sends the actions of one pass, of all its VPAs concurrently.
 
-    The end of the pass cancels no call that was sent, or the next pass would not know of it. Once
-    the pass is over, ``over`` says why, and nothing more is sent.
+    The end of the pass cancels no call that was sent, so that its result is known. ``over`` is the
+    cause of the end of the pass; then nothing more is sent.
     """
 
     def __init__(
         self,
         *,
         live: LiveState,
-        actuator: Actuator,
-        replacements: Replacements | None,
+        actuator: PodActuator,
+        replacements: TemplatePods | None,
         limits: RateLimits,
         metrics: UpdaterMetrics,
         clock: Clock,
@@ -144,10 +91,10 @@ class Executor:
         self.over = ""
 
     async def execute(self, target: Target, plans: Sequence[PodPlan]) -> Mapping[str, CallResult]:
-        """Return the results of the actions, by pod UID.
+        """Send the actions concurrently, and return their results by pod UID.
 
-        All are sent at the same time, in the order of the plan as far as limits hold them up. One
-        that breaks has no result.
+        Rate limits pass them in the order of the plan. An action with an unexpected error has no
+        result.
         """
         results: dict[str, CallResult] = {}
         async with asyncio.TaskGroup() as group:
@@ -164,13 +111,11 @@ class Executor:
         match action:
             case EvictPod():
                 stage, limiter, missed = "evict", self._limits.evictions, missed_eviction
-                call = partial(self._evict, target, pod, action)
-            case ResizePod():
-                stage, limiter, missed = "resize", self._limits.resizes, missed_resize
-                call = partial(self._resize, target, pod, action)
-            case UnboostPod():
-                stage, limiter, missed = "unboost", self._limits.resizes, missed_resize
-                call = partial(self._unboost, target, pod, action)
+                call = partial(self._evict, target, planned.outcome)
+            case ResizePod(unboosted=unboosted):
+                stage = "unboost" if unboosted else "resize"
+                limiter, missed = self._limits.resizes, missed_resize
+                call = partial(self._resize, target, planned.outcome, action)
             case TryReplacement(controller):
                 stage, limiter, missed = "evict", None, missed_eviction
                 call = partial(self._try, pod, controller)
@@ -181,44 +126,35 @@ class Executor:
                 results[meta.uid] = NotSent(wait(Reason.RATE_LIMITED))
                 return
             async with self._calls:
-                held = await self._last_look(pod, target.vpa)
+                held = await self._last_check(pod, target.vpa)
                 results[meta.uid] = await call() if held is None else NotSent(held)
 
     # Calls
 
-    async def _evict(self, target: Target, pod: Pod, action: EvictPod) -> CallResult:
+    async def _evict(self, target: Target, outcome: PodOutcome) -> CallResult:
+        pod, reason = outcome.pod, outcome.decision.reason
         try:
-            await self._actuator.evict(pod, target.vpa, action.reason, action.changes)
+            await self._actuator.evict(pod, target.vpa, reason, outcome.subject.changes)
         except KubeError as error:
             self._metrics.eviction_failed(target.labels, "EvictionError")
             return Refused(self._clock.now(), error)
         self._metrics.evicted(target.labels)
         return Accepted(self._clock.now(), pod)
 
-    async def _resize(self, target: Target, pod: Pod, action: ResizePod) -> CallResult:
-        operations = action.plan.operations
-        try:
-            resized = await self._actuator.resize(pod, target.vpa, operations, action.reason)
-        except KubeError as error:
-            cause = "Infeasible" if is_infeasible(error, mode=target.mode) else "Error"
-            self._metrics.resize_failed(target.labels, f"InPlaceUpdate{cause}")
-            return Refused(self._clock.now(), error)
-        if not is_marked(resized):
-            await self._actuator.annotate(resized, annotation_operations(resized))
-        self._metrics.resized(target.labels)
-        return Accepted(self._clock.now(), resized)
-
-    async def _unboost(self, target: Target, pod: Pod, action: UnboostPod) -> CallResult:
-        resized, plan = pod, action.plan
+    async def _resize(self, target: Target, outcome: PodOutcome, action: ResizePod) -> CallResult:
+        resized, plan, unboosted = outcome.pod, action.plan, action.unboosted
         if plan.changes:
             try:
                 resized = await self._actuator.resize(
-                    pod, target.vpa, plan.operations, Reason.STARTUP_BOOST_OVER
+                    resized, target.vpa, plan.operations, outcome.decision.reason
                 )
             except KubeError as error:
-                self._metrics.resize_failed(target.labels, "UnboostError")
+                infeasible = is_infeasible(error, mode=target.labels.mode)
+                cause = f"InPlaceUpdate{'Infeasible' if infeasible else 'Error'}"
+                self._metrics.resize_failed(target.labels, "UnboostError" if unboosted else cause)
                 return Refused(self._clock.now(), error)
-        await self._actuator.annotate(resized, annotation_operations(resized, action.annotations))
+        if unboosted or not is_marked(resized):
+            await self._actuator.annotate(resized, annotation_operations(resized, unboosted))
         if plan.changes:
             self._metrics.resized(target.labels)
         return Accepted(self._clock.now(), resized)
@@ -231,10 +167,10 @@ class Executor:
         except (KubeError, DecodeError) as error:
             return Tried(error)
 
-    # What holds calls up
+    # Limits and checks before a call
 
     async def _within_limit(self, limiter: RateLimiter | None, missed: Callable[[], None]) -> bool:
-        """Wait for the rate limit; False when the pass is over before that.
+        """Wait for the rate limit; return False if the pass ends before.
 
         ``missed`` counts the action for which the rate limit ends the pass.
         """
@@ -250,11 +186,11 @@ class Executor:
             return False
         return True
 
-    async def _last_look(self, pod: Pod, vpa: VerticalPodAutoscaler) -> Decision | None:
-        """Return why nothing is to be sent about the pod any more, if that is so.
+    async def _last_check(self, pod: Pod, vpa: VerticalPodAutoscaler) -> Decision | None:
+        """Return the decision not to send the call; None: send it.
 
-        The end of a pass is that of its time, rate limit or not: the snapshot that it decides on
-        is that old by then, and the next pass begins at once.
+        The pass also ends at its deadline, because its snapshot is old then and the next pass is
+        due.
         """
         if not self.over:
             self.over = await self._ended()

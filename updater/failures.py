@@ -1,7 +1,5 @@
-"""What it means when the API server refuses a resize or an eviction."""
+"""Decisions after refused resizes and evictions."""
 
-import enum
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -18,33 +16,23 @@ from common.errors import (
     UnreachableError,
 )
 from updater.decision import Action, Decision, Reason, evict, leave, pause_after, wait
-from updater.resize.resize_state import WHOLE, Attempt, Infeasible, Part, Targets
+from updater.resize.infeasible_resize import Infeasible, Part, Targets
+from updater.resize.resize_decision import WHOLE, Attempt
 from updater.state import PodMemory, ResizeRefusal
 
 
-class ResizeFailure(enum.Enum):
-    """What a refused resize call means."""
+def classify(error: KubeError) -> Reason:
+    """Return the reason for a refused resize call.
 
-    TRANSIENT = enum.auto()
-    QUOTA = enum.auto()
-    NODE_CAPACITY = enum.auto()
-    REFUSED = enum.auto()
-    GONE = enum.auto()
-    NOT_SERVED = enum.auto()  # no resize subresource: Kubernetes before 1.33
-
-
-def classify(error: KubeError) -> ResizeFailure:
-    """Tell a hiccup from a verdict.
-
-    Infeasible is a 403 with the cause NodeCapacity and nothing else. A 404 that names the
-    pod means that it is gone; one that names nothing comes from the router. A 401, or a Lease
-    that may have run out, says nothing about the pod, and an eviction would meet it too.
+    It is infeasible only after a 403 with the cause NodeCapacity. After a 404 that names the pod,
+    the pod is gone; other 404s mean that resizes aren't served. A 401, or a Lease that may have
+    expired, is transient: an eviction would fail too.
 
     Source: updater.md 9 and 10.3, kubernetes-resize.md 2.
     """
     if isinstance(error, NotFoundError):
         named = error.kind == "pods" and error.name
-        return ResizeFailure.GONE if named else ResizeFailure.NOT_SERVED
+        return Reason.GONE if named else Reason.RESIZE_NOT_SERVED
     if isinstance(
         error,
         ConflictError
@@ -54,43 +42,34 @@ def classify(error: KubeError) -> ResizeFailure:
         | UnauthorizedError
         | NotLeadingError,
     ):
-        return ResizeFailure.TRANSIENT
+        return Reason.RESIZE_RETRY
     if isinstance(error, ForbiddenError):
         if error.reason == "Forbidden" and error.has_cause("NodeCapacity"):
-            return ResizeFailure.NODE_CAPACITY
+            return Reason.RESIZE_INFEASIBLE
         if "exceeded quota" in str(error):
-            return ResizeFailure.QUOTA
-    return ResizeFailure.REFUSED
+            return Reason.QUOTA_EXCEEDED
+    return Reason.RESIZE_REFUSED
 
 
-_HELD: Mapping[ResizeFailure, Reason] = {
-    ResizeFailure.TRANSIENT: Reason.RESIZE_RETRY,
-    ResizeFailure.QUOTA: Reason.QUOTA_EXCEEDED,
-    ResizeFailure.NODE_CAPACITY: Reason.RESIZE_INFEASIBLE,
-    ResizeFailure.REFUSED: Reason.RESIZE_REFUSED,
-    ResizeFailure.NOT_SERVED: Reason.RESIZE_NOT_SERVED,
-}
 _TRANSIENT_TRIES = 3
 
 
-def after_failure(failure: ResizeFailure, *, mode: UpdateMode, tries: int) -> Decision:
-    """Return what follows from a refused resize call; ``tries`` counts failed ones in a row.
+def after_failure(reason: Reason, *, mode: UpdateMode, tries: int) -> Decision:
+    """Return the decision after a refused resize call; ``tries`` counts failures in a row.
 
-    One hiccup of the API server must not evict a fleet, so transient errors are tried again,
-    pass after pass, and count as refusals after the third. A quota that refuses the
-    resize would refuse the replacement too, and all the more where only a part was asked for: the
-    replacement requests at least as much (X102).
+    A transient error is retried in the next passes, and leads to an eviction only after the third,
+    so that an outage doesn't evict many pods. A quota that refuses a resize, or a part of it, would
+    refuse the replacement too (X102).
 
     Source: updater.md 10.3 and D29.
     """
-    if failure is ResizeFailure.GONE:
-        return leave(Reason.GONE)
-    reason = _HELD[failure]
+    if reason is Reason.GONE:
+        return leave(reason)
     if mode is UpdateMode.IN_PLACE:
-        return leave(reason) if failure is ResizeFailure.NODE_CAPACITY else wait(reason)
-    if failure is ResizeFailure.QUOTA:
+        return leave(reason) if reason is Reason.RESIZE_INFEASIBLE else wait(reason)
+    if reason is Reason.QUOTA_EXCEEDED:
         return wait(reason)
-    if failure is ResizeFailure.TRANSIENT:
+    if reason is Reason.RESIZE_RETRY:
         if tries < _TRANSIENT_TRIES:
             return wait(reason)
         return evict(Reason.RESIZE_FAILED_REPEATEDLY)
@@ -98,8 +77,8 @@ def after_failure(failure: ResizeFailure, *, mode: UpdateMode, tries: int) -> De
 
 
 def is_infeasible(error: KubeError, *, mode: UpdateMode) -> bool:
-    """Return whether the wanted size never fits, which mode InPlace remembers."""
-    return mode is UpdateMode.IN_PLACE and classify(error) is ResizeFailure.NODE_CAPACITY
+    """Return whether mode InPlace remembers the refused requests as infeasible."""
+    return mode is UpdateMode.IN_PLACE and classify(error) is Reason.RESIZE_INFEASIBLE
 
 
 def after_refused_resize(
@@ -113,11 +92,11 @@ def after_refused_resize(
     attempt: Attempt = WHOLE,
     now: datetime,
 ) -> tuple[Decision, PodMemory]:
-    """Return what follows from a refused resize call, and what to remember of it.
+    """Return the decision after a refused resize call, and the pod's next memory.
 
-    ``targets`` are what was asked for. An ``attempt`` that must not lead to an eviction has the
-    consequences of mode InPlace, whatever the mode. ``pace`` is the time to leave between hiccups
-    where passes may follow each other at once: three within seconds are one.
+    ``targets`` are the requested amounts. An ``attempt`` that must not lead to an eviction is
+    handled as in mode InPlace. ``pace`` is the pause after a transient error if passes can follow
+    each other at once, because three errors within seconds count as one.
     """
     if not attempt.may_evict:
         mode = UpdateMode.IN_PLACE
@@ -132,8 +111,10 @@ def after_refused_resize(
         )
         return decision, replace(memory, infeasible=infeasible, refusal=None)
     if decision.reason is Reason.GONE:
-        return decision, replace(memory, refusal=None)  # nobody refused anything
-    pause = back_off(decision, tries=tries, interval=interval) or pace
+        return decision, replace(memory, refusal=None)  # this is no refusal
+    # A transient error is tried again in the next pass, three times.
+    again = decision == wait(Reason.RESIZE_RETRY) and tries <= _TRANSIENT_TRIES
+    pause = pace if again else pause_after(tries, interval=interval)
     refusal = ResizeRefusal(
         reason=decision.reason,
         tries=tries,
@@ -146,36 +127,22 @@ def after_refused_resize(
     return decision, replace(memory, refusal=refusal)
 
 
-def back_off(decision: Decision, *, tries: int, interval: timedelta) -> timedelta:
-    """Return how long to leave the API server alone after a refused resize.
-
-    A transient error is tried again in the next pass, three times; after that the pause grows as
-    with other refusals.
-    """
-    if decision == wait(Reason.RESIZE_RETRY) and tries <= _TRANSIENT_TRIES:
-        return timedelta()
-    return pause_after(tries, interval=interval)
-
-
 def after_refused_eviction(error: KubeError) -> Decision:
-    """Return what follows from a refused eviction: the next pass decides anew, in any case.
+    """Return the decision after a refused eviction; the next pass decides again.
 
     Source: updater.md 6.3, kubernetes-resize.md 5.
     """
-    if isinstance(error, NotFoundError) or _is_about_another_pod(error):
+    # Any other conflict is transient.
+    replaced = isinstance(error, ConflictError) and "UID in the precondition" in str(error)
+    if replaced or isinstance(error, NotFoundError):
         return leave(Reason.GONE)
     if isinstance(error, TooManyRequestsError):
         return wait(Reason.EVICTION_REFUSED)
     return wait(Reason.EVICTION_FAILED)
 
 
-def _is_about_another_pod(error: KubeError) -> bool:
-    """Return whether the pod of that name is the next one; any other conflict is a hiccup."""
-    return isinstance(error, ConflictError) and "UID in the precondition" in str(error)
-
-
 def may_have_happened(error: KubeError) -> bool:
-    """No answer, or none of etcd, or the server's own time-out: it may have been carried out."""
+    """Return whether a failed call may have been carried out (no answer, time-out, etcd error)."""
     return isinstance(error, UnreachableError) or (
         isinstance(error, ServerError)
         and (error.status in (502, 504) or "etcdserver" in str(error))

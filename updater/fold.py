@@ -1,37 +1,35 @@
-"""What the results of a plan's actions mean for the pods, their VPA, and the next plan."""
+"""Folds the results of a plan's actions into the outcomes of pods and the next progress."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
-from common.recommendation.changes import ResourceChange, patch_changes
+from common.recommendation.resource_changes import ResourceChange, patch_changes
 from common.target.owners import Controller
-from updater.decision import Action, Decision, Reason, evict, wait
-from updater.evaluate.update_order import ContainerOomKill
-from updater.eviction.budgets import Budgets
+from updater.decision import Action, Decision, Reason, wait
+from updater.eviction.breaker import record_eviction
 from updater.eviction.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
+from updater.eviction.replica_groups import Budgets
 from updater.failures import after_refused_eviction, after_refused_resize, may_have_happened
 from updater.pass_context import PassContext
-from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement, UnboostPod, VpaPlan
+from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
 from updater.plan.assessment import Assessment, Undecided
-from updater.plan.candidate import note_kills
 from updater.plan.finished_resizes import before_next_resize
-from updater.plan.pod_outcome import CallRefused, PodOutcome, PodReport, note_blocked
-from updater.plan.progress import VpaProgress, breaker_after_eviction
-from updater.resize.resize_plan import ResizePlan
-from updater.resize.resize_state import WHOLE, Attempt
-from updater.state import PodMemory, RefusedCall, SentResize
+from updater.plan.pod_outcome import PodOutcome
+from updater.plan.progress import VpaProgress
+from updater.plan.vpa_plan import VpaPlan
+from updater.state import CallRefused, PodMemory, SentResize
 
-# An API server gives a call up after a minute (--request-timeout), whoever still waits for it.
+# The default --request-timeout of an API server: a call may be carried out until then.
 LATEST = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The API server took the call at that time; ``pod`` is the one in its answer."""
+    """The API server accepted the call; ``pod`` is the one in its answer."""
 
     at: datetime
     pod: Pod
@@ -47,14 +45,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The answer to a dry run: the pod as it would be stored, or why there is none."""
+    """The answer to a dry run: the pod as it would be stored, or the error."""
 
     answer: Pod | KubeError | DecodeError
 
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Nothing was sent; ``decision`` says why."""
+    """Nothing was sent; ``decision`` has the reason."""
 
     decision: Decision
 
@@ -64,10 +62,10 @@ CallResult: TypeAlias = Accepted | Refused | Tried | NotSent
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The progress after a plan's actions, and the pods about which something was decided.
+    """The progress after a plan's actions, and the outcomes of its pods.
 
-    ``waiting`` pods stay undecided while ``again`` says that there is something left to plan;
-    otherwise their outcomes are final, too.
+    ``waiting`` pods stay undecided if ``again`` requires another plan; otherwise their outcomes
+    are final.
     """
 
     progress: VpaProgress
@@ -83,10 +81,10 @@ def fold(
     results: Mapping[str, CallResult],
     context: PassContext,
 ) -> Folded:
-    """Return what follows from the results, by pod UID.
+    """Fold the results by pod UID.
 
-    A part of a budget is used up if its call was accepted, or may have been carried out; so it is
-    if a result is missing, because its action broke on the way.
+    A budget is used if its call was accepted or may have been carried out. That includes a missing
+    result, which means an unexpected error.
     """
     folding = _Folding(assessment, progress, plan, context)
     for each in plan.pods:
@@ -95,7 +93,7 @@ def fold(
 
 
 class _Folding:
-    """Collects what follows, one pod after the other."""
+    """Collects the consequences of results, one pod after the other."""
 
     def __init__(
         self,
@@ -111,29 +109,27 @@ class _Folding:
         self._decided: list[PodOutcome] = []
         self._waiting: list[PodOutcome] = []
         self._left = {each.pod.metadata.uid: each for each in progress.undecided}
-        self._short = False  # something is not as the plan assumed
+        self._differs = False  # some result differs from the assumption of the plan
 
     def folded(self) -> Folded:
-        """Return the sum."""
+        """Return the result."""
         progress = replace(
             self._progress, groups=self._budgets.groups, undecided=tuple(self._left.values())
         )
-        again = self._short and bool(self._left)
+        again = self._differs and bool(self._left)
         return Folded(progress, self._decided, self._waiting, again)
 
     def take(self, planned: PodPlan, result: CallResult | None) -> None:
-        """Take the result of one pod's action; none if there was none, or it broke."""
+        """Fold the result of one pod's action; None: no action, or an unexpected error."""
         match planned.action:
             case None:
                 self._take_unsent(planned)
             case TryReplacement(controller):
                 self._take_dry_run(planned, controller, result)
-            case EvictPod() as action:
-                self._take_eviction(planned, action, result)
+            case EvictPod():
+                self._take_eviction(planned, result)
             case ResizePod() as action:
                 self._take_resize(planned, action, result)
-            case UnboostPod() as action:
-                self._take_unboost(planned, action, result)
 
     # Each kind of action
 
@@ -149,7 +145,7 @@ class _Folding:
         self, planned: PodPlan, controller: Controller, result: CallResult | None
     ) -> None:
         outcome = planned.outcome
-        self._short = True
+        self._differs = True
         match result:
             case NotSent(decision):
                 self._decide(replace(outcome, decision=decision))
@@ -180,151 +176,109 @@ class _Folding:
             )
             found = refusal.decision
         elif found is not None:
-            refusal = before  # no result: the next pass asks again
+            refusal = before  # no result: the next pass repeats the dry run
         refusals = (
             progress.refusals if refusal is None else {**progress.refusals, controller: refusal}
         )
         answers = {**progress.dry_runs, controller: found}
         self._progress = replace(progress, dry_runs=answers, refusals=refusals)
 
-    def _take_eviction(self, planned: PodPlan, action: EvictPod, result: CallResult | None) -> None:
+    def _take_eviction(self, planned: PodPlan, result: CallResult | None) -> None:
         pod, outcome = planned.pod, planned.outcome
         match result:
             case NotSent(decision):
-                self._short = True
+                self._differs = True
                 self._decide(replace(outcome, decision=decision))
             case Accepted(at):
                 self._count_eviction(pod, at)
                 self._progress = replace(self._progress, evicted=True)
-                memory = replace(outcome.memory, evicted=True)
-                self._decide(replace(outcome, decision=evict(action.reason), memory=memory))
+                self._decide(replace(outcome, memory=replace(outcome.memory, evicted=True)))
             case Refused(at, error):
-                self._refuse_eviction(planned, action, at, error)
+                self._refuse_eviction(planned, at, error)
             case _:
                 self._count_eviction(pod, self._context.now)
                 self._drop(pod)
 
-    def _refuse_eviction(
-        self, planned: PodPlan, action: EvictPod, at: datetime, error: KubeError
-    ) -> None:
-        outcome = planned.outcome
-        memory, reports = _note_refusal(
-            "eviction refused", outcome.memory, error, changes=action.changes
-        )
+    def _refuse_eviction(self, planned: PodPlan, at: datetime, error: KubeError) -> None:
+        changes = planned.outcome.subject.changes
+        outcome = _noting_refusal(planned.outcome, "eviction refused", error, changes)
         if may_have_happened(error):
             self._count_eviction(planned.pod, at)
-            memory = _unanswered(memory, at)
+            outcome = _unanswered(outcome, at)
         else:
-            self._short = True
+            self._differs = True
         decision = after_refused_eviction(error)
-        outcome = replace(outcome, decision=decision, memory=memory).adding(reports)
+        outcome = replace(outcome, decision=decision)
         if decision.reason is Reason.EVICTION_REFUSED and planned.undecided.plan is not None:
-            again = replace(planned.undecided, memory=memory, refused=decision, waits_for=None)
+            again = replace(
+                planned.undecided, memory=outcome.memory, refused=decision, waits_for=None
+            )
             self._keep(again, outcome)
         else:
             self._decide(outcome)
 
     def _take_resize(self, planned: PodPlan, action: ResizePod, result: CallResult | None) -> None:
         pod, outcome = planned.pod, planned.outcome
-        after = self._after_resize(planned, action, result)
-        if after is None:
-            self._budgets.spend(pod)
-            self._drop(pod)
-            return
-        decision, memory, reports = after
-        memory, news = note_blocked(pod, decision, memory, outcome.subject)
-        outcome = replace(outcome, decision=decision, memory=memory).adding((*reports, *news))
-        if decision.action is not Action.EVICT:
-            self._decide(outcome)
-            return
-        self._short = True
-        evicting = replace(
-            planned.undecided, memory=memory, evict_for=decision.reason, waits_for=None
-        )
-        self._keep(evicting, outcome)
-
-    def _after_resize(
-        self, planned: PodPlan, action: ResizePod, result: CallResult | None
-    ) -> tuple[Decision, PodMemory, tuple[PodReport, ...]] | None:
-        pod, memory = planned.pod, planned.outcome.memory
         match result:
             case NotSent(decision):
-                self._short = True
-                return decision, memory, ()
+                self._differs = True
+                outcome = replace(outcome, decision=decision)
             case Accepted(at, resized):
                 if action.disrupts:
                     self._budgets.spend(pod)
-                self._progress = replace(self._progress, resized=True)
-                memory = _sent(
-                    pod, action.plan, resized, memory, at, ooms=action.ooms, attempt=action.attempt
-                )
-                return Decision(Action.RESIZE, action.reason), memory, ()
-            case Refused(at, error):
-                memory, reports = self._refuse_resize(pod, action, memory, at, error)
-                rules = self._context.rules
-                decision, memory = after_refused_resize(
-                    error,
-                    memory,
-                    mode=self._scaled.mode,
-                    targets=action.plan.targets,
-                    interval=rules.interval,
-                    pace=rules.pace,
-                    attempt=action.attempt,
-                    now=self._context.now,
-                )
-                return decision, memory, reports
-            case _:
-                return None
-
-    def _take_unboost(
-        self, planned: PodPlan, action: UnboostPod, result: CallResult | None
-    ) -> None:
-        pod, outcome = planned.pod, planned.outcome
-        memory, reports = note_kills(outcome.memory, pod), tuple[PodReport, ...]()
-        match result:
-            case NotSent(decision):
-                self._short = True
-            case Accepted(at, resized):
-                decision = Decision(Action.RESIZE, Reason.STARTUP_BOOST_OVER)
-                if action.disrupts:
-                    self._budgets.spend(pod)
+                if action.plan.changes:
                     self._progress = replace(self._progress, resized=True)
-                    memory = _sent(pod, action.plan, resized, memory, at)
+                    outcome = replace(outcome, memory=_sent(planned, action, resized, at))
             case Refused(at, error):
-                decision = wait(Reason.UNBOOST_FAILED)
-                memory, reports = self._refuse_resize(pod, action, memory, at, error)
+                outcome = self._refuse_resize(planned, action, at, error)
             case _:
                 self._budgets.spend(pod)
                 self._drop(pod)
                 return
-        memory, news = note_blocked(pod, decision, memory, outcome.subject)
-        outcome = replace(outcome, decision=decision, memory=memory)
-        self._decide(outcome.adding((*reports, *news)))
+        outcome = outcome.noting_block()
+        if outcome.decision.action is not Action.EVICT:
+            self._decide(outcome)
+            return
+        self._differs = True
+        why, memory = outcome.decision.reason, outcome.memory
+        self._keep(
+            replace(planned.undecided, memory=memory, evict_for=why, waits_for=None), outcome
+        )
 
     def _refuse_resize(
-        self,
-        pod: Pod,
-        action: ResizePod | UnboostPod,
-        memory: PodMemory,
-        at: datetime,
-        error: KubeError,
-    ) -> tuple[PodMemory, tuple[PodReport, ...]]:
+        self, planned: PodPlan, action: ResizePod, at: datetime, error: KubeError
+    ) -> PodOutcome:
+        pod, rules = planned.pod, self._context.rules
         changes = patch_changes(pod, action.plan.operations)
-        memory, reports = _note_refusal("resize refused", memory, error, changes=changes)
+        outcome = _noting_refusal(planned.outcome, "resize refused", error, changes)
         if not may_have_happened(error):
-            self._short = True
-            return memory, reports
-        if action.disrupts:
-            self._budgets.spend(pod)
-        return _unanswered(memory, at) if action.plan.restarts else memory, reports
+            self._differs = True
+        else:
+            if action.disrupts:
+                self._budgets.spend(pod)
+            if action.plan.restarts:
+                outcome = _unanswered(outcome, at)
+        if action.unboosted:
+            return replace(outcome, decision=wait(Reason.UNBOOST_FAILED))
+        decision, memory = after_refused_resize(
+            error,
+            outcome.memory,
+            mode=self._scaled.mode,
+            targets=action.plan.targets,
+            interval=rules.interval,
+            pace=rules.pace,
+            attempt=action.attempt,
+            now=self._context.now,
+        )
+        return replace(outcome, decision=decision, memory=memory)
 
-    # What every kind does
+    # Common parts
 
     def _count_eviction(self, pod: Pod, at: datetime) -> None:
         self._budgets.spend(pod)
-        controller, breaker = self._budgets.controller(pod), self._progress.breaker
-        if controller is not None and breaker is not None and self._context.rules.checks_outcomes:
-            breaker = breaker_after_eviction(breaker, pod, controller, self._scaled, now=at)
+        breaker = self._progress.breaker
+        if breaker is not None and self._context.rules.checks_outcomes:
+            breaker = record_eviction(breaker, pod, self._scaled, now=at)
             self._progress = replace(self._progress, breaker=breaker)
 
     def _decide(self, outcome: PodOutcome) -> None:
@@ -339,17 +293,10 @@ class _Folding:
         self._waiting.append(outcome)
 
 
-def _sent(
-    pod: Pod,
-    plan: ResizePlan,
-    resized: Pod,
-    memory: PodMemory,
-    at: datetime,
-    *,
-    ooms: Collection[ContainerOomKill] = (),
-    attempt: Attempt = WHOLE,
-) -> PodMemory:
-    """Return the memory of a pod whose resize the API server took."""
+def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> PodMemory:
+    """Return the memory of a pod after an accepted resize."""
+    pod, memory, candidate = planned.pod, planned.outcome.memory, planned.undecided.candidate
+    plan, attempt = action.plan, action.attempt
     finished = before_next_resize(pod, memory)
     sent = SentResize(
         at=at,
@@ -357,7 +304,7 @@ def _sent(
         resource_version=pod.metadata.resource_version,
         restarts=plan.restarts,
         withdraws=plan.withdraws,
-        ooms=frozenset(ooms),
+        ooms=frozenset() if candidate is None else frozenset(candidate.ooms),
         pending_since=attempt.pending_since,
     )
     return PodMemory(
@@ -371,20 +318,20 @@ def _sent(
     )
 
 
-def _unanswered(memory: PodMemory, at: datetime) -> PodMemory:
-    """Return the memory of a pod whose part of the budget stays used for a while."""
-    return replace(memory, unanswered_until=at + LATEST)
+def _unanswered(outcome: PodOutcome, at: datetime) -> PodOutcome:
+    """Return the outcome of a pod that counts as out of service until ``LATEST`` after the call."""
+    return replace(outcome, memory=replace(outcome.memory, unanswered_until=at + LATEST))
 
 
-def _note_refusal(
-    message: str, memory: PodMemory, error: KubeError, *, changes: Sequence[ResourceChange]
-) -> tuple[PodMemory, tuple[PodReport, ...]]:
-    """Return the memory and the report of a refusal that is another one than the last (X114).
+def _noting_refusal(
+    outcome: PodOutcome, message: str, error: KubeError, changes: Sequence[ResourceChange]
+) -> PodOutcome:
+    """Return the outcome with the report of a refusal that differs from the last one (X114).
 
-    A Lease that may have run out refuses every call and ends the process, which reports it.
+    A Lease that may have expired refuses every call; the end of the process reports it.
     """
-    refused = RefusedCall(message, error.status, error.reason, str(error))
-    if refused == memory.refused or isinstance(error, NotLeadingError):
-        return memory, ()
-    report = CallRefused(message, error.status, error.reason, str(error), tuple(changes))
-    return replace(memory, refused=refused), (report,)
+    refused = CallRefused(message, error.status, error.reason, str(error), tuple(changes))
+    if refused == outcome.memory.refused or isinstance(error, NotLeadingError):
+        return outcome
+    memory = replace(outcome.memory, refused=refused)
+    return replace(outcome, memory=memory, reports=(*outcome.reports, refused))

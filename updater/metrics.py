@@ -1,4 +1,4 @@
-"""The updater's figures, under the reference's names; updater.md 12.2."""
+"""The updater's metrics, under the reference's names; updater.md 12.2."""
 
 import asyncio
 import contextlib
@@ -27,13 +27,13 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 def size_label(pods: int) -> str:
-    """``vpa_size_log2``: how many pods a VPA has, as a power of two."""
+    """Return the value of ``vpa_size_log2`` for a number of pods."""
     return str(min(max(pods.bit_length() - 1, 0), _LARGEST))
 
 
 @dataclass(frozen=True, slots=True)
 class VpaLabels:
-    """What a VPA contributes to the labels of its counters."""
+    """The labels of a VPA's counters."""
 
     size: str
     mode: UpdateMode
@@ -43,7 +43,7 @@ class VpaLabels:
 
 @dataclass(slots=True)
 class PassFigures:
-    """What one pass counted; published at its end, so that no scrape sees half of it."""
+    """The counts of one pass; published at its end, so that scrapes see complete passes."""
 
     controlled: Tally[Labels] = field(default_factory=Tally)  # by size and mode
     evictable: Tally[Labels] = field(default_factory=Tally)
@@ -59,7 +59,7 @@ class PassFigures:
         self.controlled[vpa.size, vpa.mode.value] += pods
 
     def count_due(self, vpa: VpaLabels, updatable: int | None, evictable: int | None) -> None:
-        """Count the pods that are due for a resize or an eviction; None: the mode has none."""
+        """Count the pods that are due for a resize or an eviction; None: not by the mode."""
         if updatable is not None:
             self.updatable[vpa.size] += updatable
             self.vpas_updatable[vpa.size] += updatable > 0
@@ -73,8 +73,8 @@ class PassFigures:
         self.vpas_evicted[vpa.size, vpa.mode.value] += evicted
         self.vpas_updated[vpa.size] += resized
 
-    def left_alone(self, mode: UpdateMode, pods: int) -> None:
-        """Count a VPA of which no pod is due for anything."""
+    def count_idle(self, mode: UpdateMode, pods: int) -> None:
+        """Count a VPA whose pods need nothing."""
         key = (size_label(pods), mode.value)
         self.controlled[key] += pods
         if mode not in (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE):
@@ -173,7 +173,7 @@ class UpdaterMetrics:
             self._latency.labels(step).observe(loop.time() - started)
 
     def prepare(self, vpa: VpaLabels) -> None:
-        """Let a VPA's two counters exist before they count."""
+        """Create a VPA's two main counters with the value zero."""
         self._of(vpa, self._evicted, vpa.size, vpa.mode.value)
         self._of(vpa, self._updated, vpa.size)
 
@@ -205,20 +205,17 @@ class UpdaterMetrics:
         return known
 
     def keep_only(self, vpas: Collection[tuple[str, str]]) -> None:
-        """Drop the counters of all VPAs but these, by namespace and name.
-
-        Where VPAs come and go, their series would fill the memory, and each scrape.
-        """
+        """Drop the counters of all other VPAs; without this their series would accumulate."""
         for gone in self._series.keys() - vpas:
             for counter, labels in self._series.pop(gone):
                 counter.remove(*labels)
 
     def publish_suspended(self, vpas: Iterable[tuple[str, str]]) -> None:
-        """Replace the gauge of suspended VPAs by these, by namespace and name."""
+        """Set the gauge of suspended VPAs to these, by namespace and name."""
         _publish(self._suspended, {(name, namespace): 1 for namespace, name in vpas})
 
     def publish(self, figures: PassFigures) -> None:
-        """Replace the gauges by what the pass that just ended counted."""
+        """Set the gauges to the counts of the last pass."""
         _publish(self._controlled, figures.controlled)
         _publish(self._evictable, figures.evictable)
         _publish(self._vpas_evictable, figures.vpas_evictable)

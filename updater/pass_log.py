@@ -1,4 +1,4 @@
-"""Log lines about passes as a whole: once per change, not once per pass."""
+"""Log lines about passes as a whole, once per change."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class PassLog:
-    """Logs what holds passes up, and what they skip, when it changes."""
+    """Logs changes of the conditions and skipped VPAs of passes."""
 
     def __init__(self) -> None:
         self._fresh = True
@@ -20,7 +20,7 @@ class PassLog:
         self._deprecated = 0
 
     def log_freshness(self, *, fresh: bool) -> None:
-        """Log that the caches stop or start to follow the API server."""
+        """Log whether the caches follow the API server."""
         if fresh == self._fresh:
             return
         self._fresh = fresh
@@ -43,7 +43,7 @@ class PassLog:
             )
 
     def log_skipped(self, skipped: Mapping[tuple[str, str], str]) -> None:
-        """Log each VPA that is skipped, and why."""
+        """Log each skipped VPA with the cause."""
         for key, why in skipped.items():
             if self._skipped.get(key) != why:
                 logger.warning("vpa skipped", extra={"vpa": "/".join(key), "cause": why})

@@ -1,16 +1,16 @@
-"""When a pass runs, on which snapshot of the cluster, and what the next one remembers."""
+"""Runs passes on snapshots of the cluster, and keeps the state between them."""
 
 import asyncio
 import logging
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Protocol
+from typing import TypeAlias
 
-from common.kube.lease import AdmissionStatus, StatusLease
+from common.kube.lease import AdmissionStatus
 from common.kube.targets import Targets
 from common.runtime.clock import Clock
-from updater.execute import Executor, RateLimits, Replacements
+from updater.actuation import PodActuator, TemplatePods
+from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules, Templates
 from updater.pass_log import PassLog
@@ -20,40 +20,25 @@ from updater.snapshot.cluster_snapshot import ClusterSnapshot, acts, key_of
 from updater.snapshot.selection import EVERYTHING, Scope
 from updater.snapshot.snapshot_source import SnapshotSource
 from updater.state import UpdaterState
-from updater.update_pass import ReportingActuator, UpdatePass
+from updater.update_pass import UpdatePass
+from updater.vpa_preflight import QuotaUse
 
 logger = logging.getLogger(__name__)
 
 _SHORTEST_PREVIEW_WAIT = 10.0  # seconds
 
 
-class Admission(Protocol):
-    """Reads whether the admission controller would patch a replacement."""
-
-    async def __call__(self) -> AdmissionStatus:
-        """Return the status of admission."""
+Admission: TypeAlias = Callable[[], Awaitable[AdmissionStatus]]
+"""Reads whether the admission controller would patch a replacement."""
 
 
 async def always_ready() -> AdmissionStatus:
-    """Return that admission is alive: the status Lease is not to be read."""
+    """Report admission as alive, without reading its status Lease."""
     return AdmissionStatus.ALIVE
 
 
-def by_lease(lease: StatusLease, *, max_age: timedelta) -> Admission:
-    """Return a reader of the status Lease, which is believed up to ``max_age``."""
-
-    async def read() -> AdmissionStatus:
-        return await lease.read(max_age=max_age)
-
-    return read
-
-
 class Updater:
-    """Runs passes, one after the other, and owns the state between them.
-
-    It has more than ten attributes because a preview needs the same state, snapshots and rules as
-    a pass, and must not run beside one.
-    """
+    """Runs passes and previews, one at a time, and keeps the state between passes."""
 
     def __init__(
         self,
@@ -63,21 +48,22 @@ class Updater:
         admission: Admission,
         ignored_namespaces: Collection[str],
         rules: Rules,
-        actuator: ReportingActuator,
+        actuator: PodActuator,
         limits: RateLimits,
         metrics: UpdaterMetrics,
         clock: Clock,
         stop: asyncio.Event,
-        replacements: Replacements | None = None,
+        replacements: TemplatePods | None = None,
     ) -> None:
         self._caches = caches
         self._admission = admission
         self._rules = rules
-        self._reporter = actuator
+        self._actuator = actuator
         self._metrics = metrics
         self._clock = clock
         self._templates = replacements
-        self._source = SnapshotSource(
+        self._new_source = partial(
+            SnapshotSource,
             caches,
             targets,
             ignored_namespaces=ignored_namespaces,
@@ -85,6 +71,7 @@ class Updater:
             interval=rules.interval,
             errors=metrics.object_errors,
         )
+        self._source = self._new_source()
         self._new_executor = partial(
             Executor,
             live=caches,
@@ -97,12 +84,12 @@ class Updater:
         )
         self._log = PassLog()
         self._state = UpdaterState()
-        self._running = asyncio.Lock()  # by a pass or a preview, first come first served
+        self._running = asyncio.Lock()  # held by a pass or a preview
         self._previewing = False
-        self.passes = 0  # that were begun
+        self.passes = 0  # started so far
 
     async def run_once(self) -> None:
-        """Run one pass. It does nothing while the caches don't follow the API server.
+        """Run one pass, unless the caches don't follow the API server.
 
         Source: updater.md 2.
         """
@@ -120,27 +107,26 @@ class Updater:
             async with asyncio.timeout_at(deadline):
                 admission = await self._admission()
                 self._log.log_admission(admission)
-                found = await self._source.take(owing=self._state.owing, timed=timed)
+                found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
             logger.warning("pass skipped, looking at the cluster took too long")
             return
         if not self._is_fresh(fresh=self._caches.fresh):
-            return  # the API server went away meanwhile
+            return
         self._log.log_skipped(found.skipped)
         self._log.log_deprecated(found.vpas)
         self.passes += 1
         current = UpdatePass(
-            snapshot=found.snapshot,
             context=self._context(found.snapshot, admission, templates=self._templates),
             executor=self._new_executor(deadline=deadline),
-            reporter=self._reporter,
+            actuator=self._actuator,
             metrics=self._metrics,
         )
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
 
     def _remember(self, after: UpdaterState) -> None:
-        """Keep what the next pass needs, of the VPAs that there are by now."""
+        """Keep the state for the next pass, without that of deleted VPAs."""
         present = {vpa.metadata.uid: vpa for vpa in self._caches.vpas.snapshot.items()}
         self._state = after.about(present.keys())
         self._metrics.keep_only({key_of(vpa) for vpa in present.values()})
@@ -160,9 +146,10 @@ class Updater:
         *,
         templates: Templates | None = None,
     ) -> PassContext:
-        return PassContext.of(
-            snapshot,
-            self._state,
+        return PassContext(
+            snapshot=snapshot,
+            before=self._state,
+            quotas=QuotaUse(snapshot.quotas),
             rules=self._rules,
             now=self._clock.now(),
             admission_ready=admission.allows_eviction,
@@ -171,10 +158,9 @@ class Updater:
         )
 
     async def plan(self, scope: Scope = EVERYTHING) -> PassPreview | NotNow:
-        """Return what a pass would decide now; nothing is done or remembered.
+        """Return the decisions that a pass would make now, without effects.
 
-        It waits for the pass that is going on, or its state would be half a pass old. The next
-        pass may have to wait for it, half an interval at most, and never for two in a row.
+        It waits for a running pass, and delays the next one by half an interval at most.
         """
         if self._previewing:
             return NotNow.PLANNING
@@ -200,7 +186,8 @@ class Updater:
         if not await self._caches.check():
             return NotNow.NOT_FRESH
         admission = await self._admission()
-        found = await self._source.without_memory().take(owing=self._state.owing, scope=scope)
+        # Its own source: a part of the cluster would replace what passes remember of all of it.
+        found = await self._new_source().take(awaited=self._state.awaited, scope=scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
         context = self._context(found.snapshot, admission)
@@ -210,6 +197,6 @@ class Updater:
             vpas=[vpa for vpa in found.vpas if scope.covers(vpa)],
             snapshot=found.snapshot,
             skipped=found.skipped,
-            decisions=await preview_pass(found.snapshot, context),
+            decisions=await preview_pass(context),
             pod_level=self._rules.pod_level,
         )

@@ -14,10 +14,10 @@ from common.runtime.settings import (
     debug_flag,
     lease_name_flag,
 )
-from updater.evaluate.update_order import Thresholds
-from updater.eviction.disruption import DisruptionPolicy
+from updater.evaluate.update_verdict import Thresholds
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.resize_state import Timeouts
+from updater.resize.resize_timeouts import Timeouts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the updater remembers of a pod from one cycle to the next."""
+"""The state that the updater keeps from pass to pass."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -7,15 +7,14 @@ from datetime import datetime
 
 from common.api.core import Pod
 from common.quantity import Quantity
-from common.recommendation.changes import ResourceChange
+from common.recommendation.resource_changes import ResourceChange
 from common.target.owners import Controller
 from updater.decision import Decision, Reason
-from updater.evaluate.recommendation_fit import KnownDrifts
-from updater.evaluate.update_order import ContainerOomKill
+from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.eviction.breaker import Breaker
 from updater.eviction.daemonset_desired_count import ObservedDaemons
 from updater.eviction.dry_run_answer import DryRunRefusal
-from updater.resize.resize_state import Infeasible, Targets, lower_somewhere
+from updater.resize.infeasible_resize import Infeasible, Targets, lower_somewhere
 from updater.snapshot.live_node import NodeCapacity, has_improved
 
 _ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED, Reason.RESIZE_INFEASIBLE})
@@ -23,67 +22,69 @@ _ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED, Reason.RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeRefusal:
-    """Failed resize calls in a row, and the time of the next try."""
+    """Failed resize calls in a row, and the time of the next call."""
 
     reason: Reason
     tries: int
     until: datetime
-    targets: Targets  # what was asked for
-    node: NodeCapacity | None = None  # on which it was refused; None: not known
+    targets: Targets  # requested amounts
+    node: NodeCapacity | None = None  # of the pod; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedCall:
-    """The last refused call about a pod; the same refusal again is no news."""
+class CallRefused:
+    """A refused call about a pod; the same refusal again is not reported (X114)."""
 
-    call: str  # as it is logged
+    message: str  # of the log
     status: int
     reason: str
-    sentence: str
+    error: str
+    changes: tuple[ResourceChange, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """What blocks a pod's in-place update, and the change that the pod waits for."""
+class ResizeBlocked:
+    """A blocked in-place update of a pod, and the changes that it waits for."""
 
     reason: Reason
     changes: tuple[ResourceChange, ...]
+    detail: str = ""
+    skipped: bool = False  # the pod waits for a smaller recommendation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentResize:
-    """A resize that the API server took, until the cache shows it."""
+    """The last resize that the API server accepted."""
 
     at: datetime
-    generation: int  # of the pod in the answer; 0 where the server doesn't count
-    resource_version: str  # of the pod that we decided on
+    generation: int  # of the pod in the answer; 0: unknown
+    resource_version: str  # of the pod before
     restarts: bool
-    withdraws: bool = False  # it only took a pending resize back
+    withdraws: bool = False  # it only withdrew a pending resize
     ooms: frozenset[ContainerOomKill] = frozenset()  # quick ones that it answers
-    pending_since: datetime | None = None  # the start of the wait for one that it replaced
+    pending_since: datetime | None = None  # start of the pending resize that it replaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMemory:
-    """What happened to one pod; the attributes are independent facts, most of them absent."""
+    """The state of one pod; most attributes are absent."""
 
-    evicted: bool = False  # the API server took the eviction; the cache may not show it yet
+    evicted: bool = False  # the eviction was accepted; the cache may not show it yet
     sent: SentResize | None = None
     infeasible: Infeasible | None = None
     refusal: ResizeRefusal | None = None
-    resizing_seen_at: datetime | None = None  # when we first saw the present resize
-    unanswered_until: datetime | None = None  # a call may be carried out as late as that
-    resized_at: datetime | None = None  # by the last resize before ``sent`` that was carried out
-    spent_ooms: frozenset[ContainerOomKill] = frozenset()  # that resizes before ``sent`` answered
-    killed_at: Mapping[ContainerOomKill, Quantity] = field(
-        default_factory=dict
-    )  # see unlearnt_ooms
-    blocked: Block | None = None  # as was last reported
-    refused: RefusedCall | None = None  # as was last logged
-    decision: Decision | None = None  # of the last cycle, so that only changes are told
+    resizing_seen_at: datetime | None = None  # first observation of the present resize
+    unanswered_until: datetime | None = None  # a call without an answer may be carried out until
+    resized_at: datetime | None = None  # by the last finished resize before ``sent``
+    spent_ooms: frozenset[ContainerOomKill] = frozenset()  # answered by resizes before ``sent``
+    # Memory at the newest OOM kills, see ``unlearnt_ooms``.
+    killed_at: Mapping[ContainerOomKill, Quantity] = field(default_factory=dict)
+    blocked: ResizeBlocked | None = None  # as last reported
+    refused: CallRefused | None = None  # as last logged
+    decision: Decision | None = None  # of the last pass, so that only changes are logged
 
     def shows(self, pod: Pod) -> bool:
-        """Return whether a cached pod is new enough to be judged again."""
+        """Return whether a cached pod is newer than the last accepted call."""
         if self.evicted:
             return False
         if self.sent is None:
@@ -92,18 +93,13 @@ class PodMemory:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
 
-    def with_block(self, block: Block | None) -> "PodMemory":
-        """Return the memory of a pod whose in-place update is blocked like that from now on."""
-        return replace(self, blocked=block)
-
     def held(
         self, now: datetime, targets: Targets, node: NodeCapacity | None = None
     ) -> ResizeRefusal | None:
-        """Return the refusal for which it is too early to ask for ``targets``, if there is one.
+        """Return the refusal that still delays a resize to ``targets``, if there is one.
 
-        Where less is wanted than what a quota, a policy or the node refused, the next call may be
-        taken, and no pod has to go for what was wanted before. The same holds once the ``node``
-        can hold more than when it refused (X101).
+        A refusal by a quota, a policy or the node's capacity ends if some amount is lower now; one
+        by the node's capacity also if the ``node`` has more capacity now (X101).
         """
         refusal = self.refusal
         if refusal is None or now >= refusal.until:
@@ -120,18 +116,15 @@ NO_MEMORY = PodMemory()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IdleVpa:
-    """A VPA of which no pod needs anything, until its pods, the VPA, or the time is another.
+    """A VPA whose pods need nothing; valid while its snapshot is the same object."""
 
-    While its snapshot is the very same object, judging it again would find the same.
-    """
-
-    scaled: object  # an AutoscaledPods: pods, VPA, and all else that was judged
+    scaled: object  # an AutoscaledPods
     since: datetime
-    until: datetime | None  # from then on time may have changed it; None: it never does
+    until: datetime | None  # the end of the first decision; None: independent of time
     decisions: tuple[tuple[Decision, int], ...]  # with the number of pods
 
-    def goes_on(self, scaled: object, *, now: datetime) -> bool:
-        """Return whether the VPA needs nothing still; unknown after the clock was set back."""
+    def holds_for(self, scaled: object, *, now: datetime) -> bool:
+        """Return whether the VPA is still idle; False after the clock was set back."""
         if scaled is not self.scaled or now < self.since:
             return False
         return self.until is None or now < self.until
@@ -139,22 +132,18 @@ class IdleVpa:
 
 @dataclass(frozen=True, slots=True)
 class UpdaterState:
-    """All that outlives a cycle: a frozen value; a cycle makes the next one.
+    """The state between two passes; a pass returns the next one.
 
-    Lost with the process. What matters is then read from the cluster: a spec that says what
-    is wanted needs no call, a terminating pod is none of ours, and the time of the last
-    resize is in the pod's managed fields (see ``finished_resizes``). An infeasible resize costs
-    one more try.
+    It ends with the process. After a restart the pods' specs and deletion times, and the last
+    resize in the managed fields (see ``finished_resizes``), are enough. An infeasible resize is
+    sent once more.
     """
 
     pods: Mapping[str, PodMemory] = field(default_factory=dict)  # by UID
     breakers: Mapping[str, Breaker] = field(default_factory=dict)  # of evictions, by VPA UID
-    # By namespace and name of the VPA; nothing but work is lost with them.
-    drifts: Mapping[tuple[str, str], KnownDrifts] = field(default_factory=dict, compare=False)
+    # By namespace and name.
     idle_vpas: Mapping[tuple[str, str], IdleVpa] = field(default_factory=dict, compare=False)
-    observed_daemons: Mapping[Controller, ObservedDaemons] = field(
-        default_factory=dict
-    )  # of DaemonSets
+    observed_daemons: Mapping[Controller, ObservedDaemons] = field(default_factory=dict)
     # Replacements that the API server refused in a dry run.
     dry_runs: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)
 
@@ -164,7 +153,7 @@ class UpdaterState:
     def followed_by(
         self, changed: Mapping[str, PodMemory], *, living: AbstractSet[str]
     ) -> "UpdaterState":
-        """Return what is remembered after a cycle, of the pods that live."""
+        """Return the state after a pass, of the live pods."""
         if not changed and self.pods.keys() <= living:
             return self
         kept = {uid: memory for uid, memory in self.pods.items() if uid in living}
@@ -172,11 +161,11 @@ class UpdaterState:
         return UpdaterState(kept, self.breakers)
 
     def about(self, vpas: Collection[str]) -> "UpdaterState":
-        """Without the breakers of VPAs that are gone; ``vpas`` are the UIDs of those there are."""
+        """Return the state without the breakers of deleted VPAs; ``vpas`` are existing UIDs."""
         kept = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
         return replace(self, breakers=kept)
 
     @property
-    def owing(self) -> dict[str, frozenset[Controller]]:
-        """Workloads of evicted pods whose replacements are still to come, by VPA UID."""
+    def awaited(self) -> dict[str, frozenset[Controller]]:
+        """Return the workloads of evicted pods without a replacement, by VPA UID."""
         return {uid: each.workloads for uid, each in self.breakers.items() if each.unanswered}

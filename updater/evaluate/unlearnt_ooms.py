@@ -1,4 +1,4 @@
-"""OOM kills that a recommendation doesn't reflect yet, and what they hold back (D36)."""
+"""OOM kills that a recommendation doesn't reflect yet, and the changes that they delay (D36)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 
 from common.api.core import Pod
 from common.quantity import Quantity, QuantityError
-from common.recommendation.actual import actual_resources
+from common.recommendation.actual_resources import actual_resources
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import MEMORY, ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, ending, wait
-from updater.evaluate.update_order import ContainerOomKill, is_oom_kill, observed_containers
+from updater.evaluate.drift import observed_containers
+from updater.evaluate.quick_oom_kills import ContainerOomKill, is_oom_kill
 
 _REMEMBERED = timedelta(days=1)
 _LEARNING = timedelta(minutes=2)  # the recommender's default interval, twice
@@ -20,15 +21,15 @@ _LEARNING = timedelta(minutes=2)  # the recommender's default interval, twice
 
 @dataclass(frozen=True, slots=True)
 class UnlearntOom:
-    """The newest OOM kill of a container whose memory target isn't above what killed it."""
+    """The newest OOM kill of a container whose memory target isn't above the amount at the kill."""
 
     container: str
     lowers: bool  # the target is below the request
-    until: datetime  # from then on the kill holds nothing back
+    until: datetime  # the end of the delay
 
 
 def newest_kills(pod: Pod) -> tuple[ContainerOomKill, ...]:
-    """Return the last dated OOM kill of each container that has one."""
+    """Return the last OOM kill with a time of each container."""
     found = {}
     for status in scaled_statuses(pod):
         for state in (status.last_state, status.state):  # in the order in which they happened
@@ -41,11 +42,11 @@ def newest_kills(pod: Pod) -> tuple[ContainerOomKill, ...]:
 def amounts_at_kills(
     pod: Pod, known: Mapping[ContainerOomKill, Quantity]
 ) -> Mapping[ContainerOomKill, Quantity]:
-    """Return the memory at which the newest kills happened, by what is known or what there is now.
+    """Return the memory at which the newest kills happened.
 
-    The amount is the container's limit, or its request where it has no limit. To be remembered
-    from the first pass that could change it; a container with neither has no amount, nor has one
-    whose request or limit is no quantity.
+    It is the amount in ``known``, or else the container's present limit, or its request without a
+    limit. Kills of containers with neither, or with unreadable quantities, are left out. Callers
+    keep the result before a resize changes the amount.
     """
     kills = newest_kills(pod)
     if all(kill in known for kill in kills) and len(kills) == len(known):
@@ -61,15 +62,14 @@ def unlearnt_ooms(
     killed_at: Mapping[ContainerOomKill, Quantity],
     now: datetime,
 ) -> tuple[UnlearntOom, ...]:
-    """Return the kills that hold back changes of the pod now.
+    """Return the kills that delay changes of the pod now.
 
-    A kill is learnt once the memory target is above the amount at which it happened, which
-    ``killed_at`` says. A cap (a LimitRange, maxAllowed, or RequestsOnly with the limit) can keep
-    the target below that amount, so no kill counts for longer than a day. One whose container
-    keeps or gains memory counts for two minutes: an eviction would otherwise be followed by a
-    second one when the target moves.
+    A kill is learnt once the memory target is above the amount in ``killed_at``. A cap (a
+    LimitRange, maxAllowed, or RequestsOnly with the limit) can keep the target below it, so a kill
+    counts for a day at most. If the target doesn't lower the request, it counts for two minutes:
+    a second eviction would otherwise follow when the target rises.
 
-    ``containers`` and ``requests`` are processed targets and present requests.
+    ``containers`` are the processed amounts, ``requests`` the pod's present requests.
     """
     found = []
     for kill, amount in killed_at.items():
@@ -97,9 +97,10 @@ def _may_use(pod: Pod, container: str) -> Quantity | None:
 
 
 def hold_eviction(pod: Pod, unlearnt: Collection[UnlearntOom]) -> Decision | None:
-    """Return the wait of a pod for which a replacement would come too early, if it has to wait.
+    """Return the wait for OOM kills to be learnt; None: an eviction isn't delayed.
 
-    An eviction changes the memory of containers that our webhook has seen, and of no others.
+    Only kills of containers that the VPA webhook observes count, because an eviction changes the
+    memory of no others.
     """
     if not unlearnt:
         return None
@@ -109,14 +110,14 @@ def hold_eviction(pod: Pod, unlearnt: Collection[UnlearntOom]) -> Decision | Non
 
 
 def lowered(unlearnt: Iterable[UnlearntOom]) -> Mapping[str, datetime]:
-    """Return the containers whose memory a resize leaves as it is, and until when."""
+    """Return the containers whose memory a resize must not lower, with the end of the delay."""
     return {each.container: each.until for each in unlearnt if each.lowers}
 
 
 def keep_memory(
     pod: Pod, wanted: Iterable[WantedResources], *, of: Collection[str]
 ) -> tuple[WantedResources, ...]:
-    """Return what is wanted for the scaled containers, without the memory of some."""
+    """Return ``wanted`` without the memory of the containers in ``of``."""
     if not of:
         return tuple(wanted)
     return tuple(
@@ -128,7 +129,7 @@ def keep_memory(
 
 
 def without_memory(amounts: ContainerAmounts) -> ContainerAmounts:
-    """Return the amounts of a container whose memory stays as it is."""
+    """Return the amounts without the memory target."""
     return replace(amounts, target=_without_memory(amounts.target))
 
 

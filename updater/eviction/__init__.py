@@ -1,1 +1,1 @@
-"""What limits evictions: budgets, requirements, the circuit breaker, and dry runs."""
+"""The limits of evictions: budgets, requirements, the circuit breaker, and dry runs."""

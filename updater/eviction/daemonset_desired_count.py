@@ -1,4 +1,4 @@
-"""How many pods a DaemonSet is taken to want: the reference's number shrinks with what is down."""
+"""The number of pods that a DaemonSet is assumed to want."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ SETTLED = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class ObservedDaemons:
-    """How many pods of a DaemonSet there were at most, since the updater first saw it."""
+    """The largest number of pods of a DaemonSet since the updater first observed it."""
 
     since: datetime
     most: int = 0
@@ -17,14 +17,13 @@ class ObservedDaemons:
 def desired_daemons(
     ready: int | None, *, desired: int | None, live: int, observed: ObservedDaemons, now: datetime
 ) -> int:
-    """Return the number of pods that a DaemonSet's budget counts from (X90); 0: none may go.
+    """Return the configured replicas of a DaemonSet's budget (X90); 0: no pod may be updated.
 
-    ``ready`` is its ``status.numberReady``, the reference's number, of which alone zero remains:
-    it goes down with each pod that was evicted, so that half of them would be out at a time, and
-    then half of the rest. ``desired`` is on how many nodes there should be a pod. Where some of
-    these have no room the group would wait for ever, so pods that never came within ten minutes
-    aren't missed; those that came and went are. Two pods on a node, while the DaemonSet is rolled
-    out, are two that are wanted.
+    The reference uses ``ready``, the ``status.numberReady``. It shrinks with each evicted pod, so
+    the reference takes down half of the pods, then half of the rest. Here only a zero counts.
+    ``desired`` is the number of nodes that should run a pod. Ten minutes after the first
+    observation, pods that were never observed no longer count, because some nodes may have no
+    room. During a rollout two pods on a node count as two.
 
     Source: updater.md 5.
     """

@@ -1,4 +1,4 @@
-"""What the API server's answer to a dry run of a replacement means (X112)."""
+"""Decisions from the API server's answer to a dry run of a replacement (X112)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ _NO_RESULT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunRefusal:
-    """A replacement that was refused in a dry run, until something about it is another.
+    """A replacement that was refused in a dry run.
 
-    Policies and quotas may change at any time, so it is tried again at ``until``.
+    Policies and quotas may change at any time, so the dry run is repeated at ``until``.
     """
 
     decision: Decision
@@ -50,9 +50,10 @@ class DryRunRefusal:
     until: datetime
 
     def stands(self, vpa: VerticalPodAutoscaler, *, now: datetime, generation: int | None) -> bool:
-        """Return whether the same pod would be tried, and it is too early to repeat that.
+        """Return whether the dry run need not be repeated yet.
 
-        Without a ``generation`` the template counts as unchanged.
+        It is repeated at ``until``, or after a change of the controller's generation, the
+        recommendation or the resource policy. ``generation`` None counts as unchanged.
         """
         return (
             now < self.until
@@ -71,7 +72,7 @@ def refusal_after(
     interval: timedelta,
     now: datetime,
 ) -> DryRunRefusal:
-    """Remember a refusal; the pause grows with each one in a row."""
+    """Return a new refusal; the pause doubles with each one in a row."""
     tries = 1 if before is None else before.tries + 1
     until = now + pause_after(tries, interval=interval)
     return DryRunRefusal(
@@ -85,10 +86,10 @@ def refusal_after(
 
 
 def after_error(pod: Pod, error: KubeError | DecodeError) -> Decision | None:
-    """Return why ``pod`` must not be evicted after a dry run that failed; None if it may.
+    """Return the wait of ``pod`` after a failed dry run; None: it may be evicted.
 
-    A quota counts the pod that is still there beside its replacement. Quotas are the last check
-    of the API server: where the replacement fits once the pod is gone, everything was accepted.
+    A quota counts ``pod`` beside its replacement. Quotas are the last check of the API server, so
+    a replacement that fits without ``pod`` passed all others.
     """
     if isinstance(error, _NO_RESULT):
         return wait(Reason.EVICTION_FAILED, detail=f"the dry run had no result: {error}")
@@ -97,7 +98,7 @@ def after_error(pod: Pod, error: KubeError | DecodeError) -> Decision | None:
             if not exceeds_without(str(error), freed_by(pod)):
                 return None
         except QuantityError:
-            pass  # the sentence stands
+            pass  # the refusal counts
     return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=str(error))
 
 
@@ -108,7 +109,7 @@ def after_answer(
     *,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> Decision | None:
-    """Return why no pod must be evicted for a replacement like this one; None if it may."""
+    """Return the wait for a replacement like ``created``; None: pods may be evicted."""
     found = check_replacement(created, vpa, limit_ranges, pod_level=pod_level)
     if not found.is_miss:
         return None
@@ -116,7 +117,7 @@ def after_answer(
 
 
 def _lacking(created: Pod, found: ReplacementResult) -> str:
-    """``the VPA webhook would not patch it; app would request cpu 100m and memory 50Mi``."""
+    """Return ``the VPA webhook would not patch it; app would request cpu 100m and memory 50Mi``."""
     cause = (
         "the VPA webhook would not patch it"
         if found is ReplacementResult.UNPATCHED

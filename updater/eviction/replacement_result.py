@@ -1,4 +1,4 @@
-"""Checks whether a replacement came up as its VPA wants it."""
+"""The check of a replacement against the recommendation of its VPA."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,29 @@ from common.annotations import OBSERVED_CONTAINERS, boosted_containers
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.quantity import Quantity, QuantityError
-from common.recommendation.actual import actual_requests
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import ContainerAmounts, process
 from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.unboosted_pod import before_boost
 from common.resources import CPU, ResourceQuantities
-from updater.evaluate.update_order import forgive_rounding, is_outside, looked_at
+from updater.evaluate.drift import eligible_containers, forgive_rounding, is_outside
 
 _Amounts = Mapping[str, ContainerAmounts]
 
 
 class ReplacementResult(enum.StrEnum):
-    """What became of the replacement of an evicted pod; also the label of the counter."""
+    """The result of an eviction, by its replacement; also the label of the counter."""
 
     RIGHT = "right"
-    UNPATCHED = "unpatched"  # our webhook never saw it
-    OUTSIDE_RANGE = "outside_range"  # the webhook saw it, and it isn't as recommended
-    NOT_CREATED = "not_created"  # there is none, and the workload wants one
-    UNKNOWN = "unknown"  # nothing is recommended for it, it can't be read, or it isn't wanted
+    UNPATCHED = "unpatched"  # the VPA webhook didn't observe it
+    OUTSIDE_RANGE = "outside_range"  # the webhook observed it; its requests are out of range
+    NOT_CREATED = "not_created"  # the workload still wants one
+    UNKNOWN = "unknown"  # it has no recommendation, is unreadable, or isn't wanted
 
     @property
     def is_miss(self) -> bool:
-        """Return whether the eviction did not do what it was for."""
+        """Return whether the replacement is missing or wrong."""
         return self in (
             ReplacementResult.UNPATCHED,
             ReplacementResult.OUTSIDE_RANGE,
@@ -46,17 +46,16 @@ def check_replacement(
     then: VerticalPodAutoscaler | None = None,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> ReplacementResult:
-    """Return whether a pod came up as the VPA wants it.
+    """Return whether a new pod has the recommendation of the VPA.
 
-    It has the annotation ``vpaObservedContainers``, and each request of its observed and
-    recommended containers is within the processed bounds, but for rounding (D31). ``then`` is the
-    VPA before the pod was asked for. Recommendations move all the time, and a pod carries the one
-    of the moment at which it was admitted: so what lies within the bounds of then, or of now, or
-    between them, is right. If only that could be wrong whose recommendation stood still, nothing
-    ever would be. While its CPU is boosted, a container may have more of it.
+    A right pod has the annotation ``vpaObservedContainers``, and each request of its observed and
+    recommended containers is within the processed bounds, except for rounding (D31). ``then`` is
+    the VPA at the eviction. The pod got the recommendation of the moment of its admission, so
+    requests within the bounds of ``then``, of ``vpa``, or between them are right. A container with
+    a CPU boost may have more CPU.
 
-    ``pod_level`` is that by which candidates are judged, or a replacement that is right here would
-    be evicted next.
+    ``pod_level`` must be the mode by which candidates are judged; otherwise a right replacement
+    could be evicted next.
     """
     try:
         now = _recommended(pod, vpa, limit_ranges, pod_level)
@@ -92,7 +91,7 @@ def _recommended(
     boosted = boosted_containers(pod.metadata.annotations)
     return {
         name: replace(amounts, upper_bound=_without_cpu(amounts)) if name in boosted else amounts
-        for name, amounts in looked_at(pod, processed.containers).items()
+        for name, amounts in eligible_containers(pod, processed.containers).items()
         if amounts.target
     }
 
@@ -102,7 +101,7 @@ def _without_cpu(amounts: ContainerAmounts) -> dict[str, Quantity]:
 
 
 def _hull(one: ContainerAmounts, other: ContainerAmounts) -> ContainerAmounts:
-    """Return the bounds that hold whatever is within either of two; without one there is none."""
+    """Return the widest bounds of two; a bound that one of them lacks is left out."""
     return replace(
         one,
         target={name: value for name, value in one.target.items() if name in other.target},

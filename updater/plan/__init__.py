@@ -1,1 +1,1 @@
-"""From a VPA's pods to the plan of what is done to them, as values without effects."""
+"""Plans of the actions on a VPA's pods, as values without effects."""

@@ -1,18 +1,18 @@
-"""The stage of a plan that takes start-up boosts back; source: updater.md 11."""
+"""The stage of a plan that removes start-up boosts; source: updater.md 11."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from common.recommendation.changes import patch_changes
+from common.recommendation.resource_changes import patch_changes
 from updater.decision import Action, Decision, Reason, resize, wait
-from updater.plan.actions import UnboostPod
+from updater.plan.actions import ResizePod
 from updater.plan.assessment import Steps, Undecided
-from updater.plan.candidate import plan_unboost
-from updater.plan.draft import PlanDraft
-from updater.plan.pod_outcome import PodOutcome, Subject, note_blocked
+from updater.plan.candidate import note_kills, plan_unboost
+from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.resize_choice import rollout_holds
-from updater.resize.resize_state import not_sent
-from updater.resize.startup_boost import (
+from updater.plan.vpa_plan import VpaPlan
+from updater.resize.resize_decision import not_sent
+from updater.resize.startup_boost_end import (
     boost_duration,
     decide_unboost,
     expired_boosts,
@@ -24,53 +24,52 @@ from updater.state import PodMemory
 _STEP = 200  # pods
 
 
-def plan_boosts(draft: PlanDraft, boosted: Sequence[Undecided]) -> Steps[None]:
-    """Plan to take back the boosts that are over."""
+def plan_boosts(vpa_plan: VpaPlan, boosted: Sequence[Undecided]) -> Steps[None]:
+    """Plan the removal of boosts that have ended."""
     for number, each in enumerate(boosted, start=1):
         if number % _STEP == 0:
             yield
-        if not draft.still_waits(each):
-            with draft.around("unboost", each.pod):
-                _plan(draft, each)
+        if not vpa_plan.still_waits(each):
+            with vpa_plan.around("unboost", each.pod):
+                _plan(vpa_plan, each)
 
 
-def _plan(draft: PlanDraft, each: Undecided) -> None:
-    pod, memory, vpa = each.pod, each.memory, draft.scaled.vpa
-    action = _action(draft, pod, memory)
+def _plan(vpa_plan: VpaPlan, each: Undecided) -> None:
+    pod, memory, vpa = each.pod, each.memory, vpa_plan.scaled.vpa
+    action = _action(vpa_plan, pod, memory)
     if isinstance(action, Decision):
-        draft.add(each, PodOutcome(pod, action, memory, Subject(vpa)))
+        vpa_plan.add(each, PodOutcome(pod, action, memory, Subject(vpa)))
         return
     plan = action.plan
     subject = Subject(vpa, resize=patch_changes(pod, plan.operations))
-    if rollout_holds(pod, plan, draft.budgets.group(pod)):
+    if rollout_holds(pod, plan, vpa_plan.budgets.group(pod)):
         decision = wait(Reason.ROLLOUT_IN_PROGRESS)
-        draft.add(each, PodOutcome(pod, decision, memory, subject))
+        vpa_plan.add(each, PodOutcome(pod, decision, memory, subject))
         return
-    refused = draft.preflight.refuse_resize(pod, plan)
+    refused = vpa_plan.preflight.refuse_resize(pod, plan)
     if refused is not None:
-        decision = not_sent(refused)
-        memory, reports = note_blocked(pod, decision, memory, subject)
-        draft.add(each, PodOutcome(pod, decision, memory, subject, reports))
+        vpa_plan.add(each, PodOutcome(pod, not_sent(refused), memory, subject).noting_block())
         return
+    memory = note_kills(memory, pod)
     outcome = PodOutcome(pod, resize(Reason.STARTUP_BOOST_OVER), memory, subject)
-    draft.send_resize(each, outcome, action)
+    vpa_plan.send_resize(each, outcome, action)
 
 
-def _action(draft: PlanDraft, pod: LivePod, memory: PodMemory) -> UnboostPod | Decision:
-    scaled, context = draft.scaled, draft.context
+def _action(vpa_plan: VpaPlan, pod: LivePod, memory: PodMemory) -> ResizePod | Decision:
+    scaled, context = vpa_plan.scaled, vpa_plan.context
     if not memory.shows(pod):
         return wait(Reason.RESIZE_SENT)
     duration_of = partial(boost_duration, scaled.vpa)
     expired = expired_boosts(pod, duration_of=duration_of, now=context.now)
     decision = decide_unboost(
         pod,
-        group=draft.budgets.group(pod),
+        group=vpa_plan.budgets.group(pod),
         expired=expired,
         until=first_expiry(pod, duration_of=duration_of),
     )
     if decision.action is not Action.RESIZE:
         return decision
-    planned = plan_unboost(
+    plan = plan_unboost(
         pod,
         scaled.vpa,
         scaled.limit_ranges,
@@ -80,4 +79,4 @@ def _action(draft: PlanDraft, pod: LivePod, memory: PodMemory) -> UnboostPod | D
         now=context.now,
         pod_level=context.rules.pod_level,
     )
-    return planned if isinstance(planned, Decision) else UnboostPod(*planned)
+    return plan if isinstance(plan, Decision) else ResizePod(plan=plan, unboosted=expired)

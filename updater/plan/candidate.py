@@ -1,4 +1,4 @@
-"""From a live pod to a candidate for an update, or to the reason why it is none."""
+"""Judges whether a live pod is a candidate for an update."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +8,18 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
 from common.features import FeatureGates
 from common.quantity import Quantity, QuantityError
-from common.recommendation.actual import actual_requests
-from common.recommendation.changes import ResourceChange, request_changes
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.container_resources import wanted_resources
 from common.recommendation.pod_level import PodLevelMode, pod_level_bounds
 from common.recommendation.processing import Processed, process
+from common.recommendation.resource_changes import ResourceChange, request_changes
+from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.unboosted_pod import before_boost
 from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, ending, leave
-from updater.evaluate.recommendation_fit import Measured, RecommendationFit
+from updater.evaluate.drift import Drift
+from updater.evaluate.quick_oom_kills import ContainerOomKill, needs_memory, quick_ooms
+from updater.evaluate.recommendation_fit import RecommendationFit
 from updater.evaluate.unlearnt_ooms import (
     UnlearntOom,
     amounts_at_kills,
@@ -24,56 +27,37 @@ from updater.evaluate.unlearnt_ooms import (
     lowered,
     unlearnt_ooms,
 )
-from updater.evaluate.update_order import (
-    ContainerOomKill,
-    Drift,
-    Thresholds,
-    Verdict,
-    judge,
-    needs_memory,
-    quick_ooms,
-)
+from updater.evaluate.update_verdict import WANTS_UPDATE, Thresholds, judge
 from updater.plan.finished_resizes import answered_ooms
 from updater.resize.pending_resize import pending_of
-from updater.resize.resize_plan import (
-    ResizePlan,
-    plan_resize,
-    unfinished_restarts,
-)
-from updater.resize.resize_state import ResizeStatus, resize_status
-from updater.resize.startup_boost import unboosted, with_earlier_cpu
+from updater.resize.resize_plan import ResizePlan, plan_resize, unfinished_restarts
+from updater.resize.resize_status import ResizeStatus, resize_status
+from updater.resize.startup_boost_end import unboosted, with_earlier_cpu
 from updater.state import PodMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A pod that is worth an update, with what the next decisions need.
+    """A pod that needs an update, with the inputs of the next decisions.
 
-    One that isn't worth an update, but has a pending resize, is ``left`` as it is unless the
-    recommendation asks for another size than that resize (X100). It is never evicted.
+    A pod that needs none, but has a pending resize, has the decision ``left``. It changes only if
+    the recommendation differs from that resize (X100), and is never evicted.
     """
 
     pod: Pod
     processed: Processed
-    requests: Mapping[str, ResourceQuantities]  # present ones, rounding forgiven
+    requests: Mapping[str, ResourceQuantities]  # those of the pod, rounding forgiven
     drift: Drift
-    verdict: Verdict
+    why: Reason
     ooms: tuple[ContainerOomKill, ...]  # quick ones, of containers that need more memory
     unlearnt: tuple[UnlearntOom, ...] = ()
-    left: Decision | None = None  # None: it is worth an update
-
-    @property
-    def why(self) -> Reason:
-        return Reason(self.verdict.value)
+    left: Decision | None = None  # None: the pod needs an update
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
-        """Return how the pod's requests differ from what is recommended."""
+        """Return the differences of the pod's requests from the targets."""
         targets = {name: amounts.target for name, amounts in self.processed.containers.items()}
         return request_changes(self.requests, targets)
-
-
-_LEFT = {verdict: leave(Reason(verdict.value)) for verdict in Verdict if not verdict.wants_update}
 
 
 def judge_pod(
@@ -84,132 +68,97 @@ def judge_pod(
     resized_at: datetime | None,
     thresholds: Thresholds,
     features: FeatureGates,
+    pending: bool = False,
     now: datetime,
 ) -> Candidate | Decision:
-    """Compare the pod with its recommendation and see whether it is worth an update.
+    """Return the pod as a candidate, or the decision that it needs no update.
 
-    ``resized_at`` is the pod's last resize that we know of. It starts the pod's age anew and
-    answers earlier OOM kills (D18, D28), unless it is still going on: then it did not
-    succeed yet, and its fallback must not wait for half a day. A quick OOM kill counts where
-    the killed container gets more memory (D35).
+    ``resized_at`` is the pod's last known resize. It restarts the pod's age and answers earlier
+    OOM kills (D18, D28), unless it is unfinished; otherwise an eviction instead of it could be
+    delayed by the minimum lifetime. A quick OOM kill counts if the killed container gets more
+    memory (D35). ``pending``: the pod has a pending resize that may be replaced; with one of a
+    recommended container it is a candidate even if it needs no update (X100).
 
     Source: updater.md 7.
     """
-    drift = fit.drift(pod)
-    if isinstance(drift, Decision):
-        return drift
-    vpa = fit.vpa
-    settled = resized_at if resize_status(pod) is ResizeStatus.NONE else None
+    measured = fit.measured(pod)
+    if isinstance(measured, Decision):
+        return measured
+    drift, vpa = measured.drift, fit.vpa
+    finished = resized_at if resize_status(pod) is ResizeStatus.NONE else None
     ooms = quick_ooms(
         pod,
         vpa,
         threshold=oom_threshold(vpa, thresholds.quick_oom, features),
-        updated_at=settled,
+        updated_at=finished,
         spent=answered_ooms(pod, memory),
     )
     if ooms and drift.resource_diff:
-        measured = fit.measured(pod)
-        if isinstance(measured, Decision):
-            return measured
         amounts, requests = measured.processed.containers, measured.requests
         ooms = tuple(kill for kill in ooms if needs_memory(kill, amounts, requests=requests))
-    started_at = _later(pod.status.start_time, settled)
-    verdict = judge(
+    started_at = pod.status.start_time
+    if started_at is not None and finished is not None:
+        started_at = max(started_at, finished)
+    why = judge(
         drift,
         started_at=started_at,
         oomed_quickly=bool(ooms),
         thresholds=thresholds,
         now=now,
     )
-    if verdict is Verdict.DRIFTED and drift.resource_diff == 0:
-        return _LEFT[Verdict.NO_CHANGE]  # with a threshold of zero the reference evicts it
-    if verdict is Verdict.TOO_YOUNG:
-        return leave(Reason.TOO_YOUNG, until=ending(started_at, thresholds.min_lifetime))
-    if not verdict.wants_update:
-        return _LEFT[verdict]
-    measured = fit.measured(pod)
-    if isinstance(measured, Decision):
-        return measured
+    if why is Reason.DRIFTED and drift.resource_diff == 0:
+        why = Reason.NO_CHANGE  # the reference evicts it if the threshold is zero
+    left = None
+    if why not in WANTS_UPDATE:
+        until = ending(started_at, thresholds.min_lifetime) if why is Reason.TOO_YOUNG else None
+        left = leave(why, until=until)
+        if not pending or not pending_of(pod, measured.processed.containers):
+            return left
     return Candidate(
         pod=pod,
         processed=measured.processed,
         requests=measured.requests,
         drift=measured.drift,
-        verdict=verdict,
-        ooms=ooms,
-        unlearnt=_unlearnt(measured, pod, memory, now),
-    )
-
-
-def _unlearnt(
-    measured: Measured, pod: Pod, memory: PodMemory, now: datetime
-) -> tuple[UnlearntOom, ...]:
-    return unlearnt_ooms(
-        measured.processed.containers,
-        requests=measured.requests,
-        killed_at=amounts_at_kills(pod, memory.killed_at),
-        now=now,
+        why=why,
+        ooms=ooms if left is None else (),
+        unlearnt=unlearnt_ooms(
+            measured.processed.containers,
+            requests=measured.requests,
+            killed_at=amounts_at_kills(pod, memory.killed_at),
+            now=now,
+        ),
+        left=left,
     )
 
 
 def note_kills(memory: PodMemory, pod: Pod) -> PodMemory:
-    """Remember at how much memory a candidate's containers were killed, whatever they get."""
+    """Return the memory of a candidate with the amounts at its OOM kills."""
     killed_at = amounts_at_kills(pod, memory.killed_at)
     return memory if killed_at == memory.killed_at else replace(memory, killed_at=killed_at)
-
-
-def pending_candidate(
-    pod: Pod, fit: RecommendationFit, decision: Decision, *, memory: PodMemory, now: datetime
-) -> Candidate | None:
-    """Return a pod with a pending resize as a candidate, though it needs nothing (X100).
-
-    ``decision`` is why it needs nothing. None: its recommended containers request what they have.
-    """
-    if not decision.needs_nothing:
-        return None
-    measured = fit.measured(pod)
-    if isinstance(measured, Decision) or not pending_of(pod, measured.processed.containers):
-        return None
-    return Candidate(
-        pod=pod,
-        processed=measured.processed,
-        requests=measured.requests,
-        drift=measured.drift,
-        verdict=Verdict(decision.reason.value),
-        ooms=(),
-        unlearnt=_unlearnt(measured, pod, memory, now),
-        left=decision,
-    )
 
 
 def oom_threshold(
     vpa: VerticalPodAutoscaler, default: timedelta, features: FeatureGates
 ) -> timedelta:
-    """Up to which age an OOM kill is quick; the VPA's own value needs the PerVPAConfig gate."""
+    """Return the age below which an OOM kill is quick; a VPA's own value needs PerVPAConfig."""
     policy = vpa.spec.update_policy
     if features.per_vpa_config and policy is not None and policy.evict_after_oom_seconds:
         return timedelta(seconds=policy.evict_after_oom_seconds)
     return default
 
 
-def _later(start: datetime | None, resized: datetime | None) -> datetime | None:
-    if start is None or resized is None:
-        return start
-    return max(start, resized)
-
-
 def note_resizing(memory: PodMemory, status: ResizeStatus, *, now: datetime) -> PodMemory:
-    """Remember since when we see a pod resizing; forget it once it has stopped."""
+    """Return the memory of a pod with the first observation of its unfinished resize, if any."""
     if status is ResizeStatus.NONE:
         return memory if memory.resizing_seen_at is None else replace(memory, resizing_seen_at=None)
     return memory if memory.resizing_seen_at is not None else replace(memory, resizing_seen_at=now)
 
 
 def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:
-    """Return whether an unfinished resize restarts the pod's containers (D32).
+    """Return whether the pod is out of service for the budget (D32).
 
-    A pod whose quantities can't be read counts as out, too, and so does one that a call without
-    an answer may still take down (X8): the budget is a promise.
+    It is if an unfinished resize restarts containers, if a call without an answer may still be
+    carried out (X8), or if its quantities can't be read.
     """
     if memory.unanswered_until is not None and now < memory.unanswered_until:
         return True
@@ -217,7 +166,7 @@ def is_out(pod: Pod, memory: PodMemory, *, now: datetime) -> bool:
         return True
     status = resize_status(pod)
     if status is ResizeStatus.INFEASIBLE:
-        return False  # the kubelet has dropped it: nothing is going to restart
+        return False  # the kubelet ignores it
     try:
         return unfinished_restarts(pod, resizing=status is not ResizeStatus.NONE)
     except QuantityError:
@@ -234,12 +183,12 @@ def plan_unboost(
     killed_at: Mapping[ContainerOomKill, Quantity],
     now: datetime,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
-) -> tuple[ResizePlan, tuple[str, ...]] | Decision:
-    """Return the resize that ends the ``expired`` boosts, and the annotations to remove.
+) -> ResizePlan | Decision:
+    """Return the resize that ends the ``expired`` boosts.
 
-    What is recommended is fitted to the pod as it will be without them, as admission did: under
-    a LimitRange for pods the boost of one container would count against the others (A21).
-    A container whose OOM kill isn't learnt yet keeps its memory (D36).
+    The recommendation is fitted to the pod without these boosts, as in admission: under a
+    LimitRange for pods a boost would reduce the other containers (A21). A container whose OOM kill
+    isn't learnt yet keeps its memory (D36).
     """
     try:
         bare = before_boost(pod, expired)
@@ -249,17 +198,16 @@ def plan_unboost(
             processed = process(bare, vpa, limit_ranges, bounds=bounds)
         recommended = wanted_resources(bare, vpa, processed, limit_ranges)
         recommended = with_earlier_cpu(bare, recommended, expired=expired)
-        ended = unboosted(pod, recommended, expired=expired)
-        if ended is None:
+        wanted = unboosted(pod, recommended, expired=expired)
+        if wanted is None:
             return leave(Reason.UNREADABLE)
-        wanted = ended.wanted
         if processed is not None:
             amounts = processed.containers
             requests = {name: actual_requests(pod, name) for name in amounts}
             known = amounts_at_kills(pod, killed_at)
             kills = unlearnt_ooms(amounts, requests=requests, killed_at=known, now=now)
             wanted = keep_memory(pod, wanted, of=lowered(kills))
-        plan = plan_resize(pod, wanted, ended.containers, containers={}, bounds=bounds)
+        names = [container.name for container in scaled_specs(pod)]
+        return plan_resize(pod, wanted, names, containers={}, bounds=bounds)
     except QuantityError:
         return leave(Reason.UNREADABLE)
-    return plan, ended.annotations

@@ -1,10 +1,10 @@
-"""The resizes that would bring a candidate where it should be: all that is wanted, or a part."""
+"""Plans of a candidate's resize: to the whole recommendation, or to the part that fits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
+from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.processing import ContainerAmounts
@@ -12,41 +12,42 @@ from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, leave, wait
 from updater.evaluate.unlearnt_ooms import keep_memory, lowered, without_memory
 from updater.plan.candidate import Candidate
+from updater.resize.infeasible_resize import spec_requests
 from updater.resize.partial_resize import PartialResize, plan_part
 from updater.resize.pending_resize import is_pending, pending_of, plan_following
 from updater.resize.resize_plan import ResizePlan, containers_to_patch, plan_resize
-from updater.resize.resize_state import spec_requests
 from updater.snapshot.live_node import NodeCapacity
+
+_CACHED_PLANS = 16
 
 
 def plan_candidate(
     candidate: Candidate, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
 ) -> ResizePlan | Decision:
-    """Return the resize that would bring the candidate where it should be.
+    """Return the resize of the candidate to its recommendation.
 
-    A container whose spec asks for the target already is left out, its limits too: it is the
-    kubelet's turn. Its report may be half new and half old for a while, a new memory request
-    beside the old limit, and a limit in proportion to that would be the wrong one. In a pod with
-    resources of its own all containers are resized together, because they share those (A25).
+    A container whose spec requests the target is left out with its limits. The kubelet may report
+    a new request beside the old limit for a while, and a proportional limit would be wrong then.
+    Containers of a pod with pod-level resources are resized together (A25).
 
-    A container whose OOM kill isn't learnt yet keeps its memory (D36); the rest goes on.
+    A container whose OOM kill isn't learnt yet keeps its memory (D36).
     """
     pod, keeps = candidate.pod, lowered(candidate.unlearnt)
     containers, bounds = _to_change(candidate), candidate.processed.pod_level
     try:
-        asked = spec_requests(pod)
-        open_ = {
+        requested = spec_requests(pod)
+        differing = {
             name: amounts
             for name, amounts in containers.items()
-            if not _asks(asked[name], amounts.target)
+            if not _has_targets(requested[name], amounts.target)
         }
-        chosen = _to_patch(candidate, open_)
+        chosen = _to_patch(candidate, differing)
         wanted = _wanted(candidate, vpa, limit_ranges)
         if is_pending(pod):
-            chosen |= pending_of(pod, open_)
+            chosen |= pending_of(pod, differing)
             return plan_following(pod, wanted, chosen, containers=containers, bounds=bounds)
         plan = plan_resize(pod, wanted, chosen, containers=containers, bounds=bounds)
-    except QuantityError:  # in the spec, or in an init container: the status was readable
+    except QuantityError:
         return leave(Reason.UNREADABLE)
     if keeps and not plan.changes:
         return wait(Reason.OOM_NOT_LEARNT_YET, until=min(keeps.values()))
@@ -54,7 +55,7 @@ def plan_candidate(
 
 
 def _to_change(candidate: Candidate) -> Mapping[str, ContainerAmounts]:
-    """Return what is recommended, without the memory that stays as it is (D36)."""
+    """Return the recommended amounts, without memory targets that are not learnt yet (D36)."""
     containers, keeps = candidate.processed.containers, lowered(candidate.unlearnt)
     if not keeps:
         return containers
@@ -77,7 +78,7 @@ def _to_patch(candidate: Candidate, containers: Mapping[str, ContainerAmounts]) 
     if candidate.processed.pod_level is not None:
         return frozenset(containers)
     return containers_to_patch(
-        candidate.verdict, containers, requests=candidate.requests, ooms=candidate.ooms
+        candidate.why, containers, requests=candidate.requests, ooms=candidate.ooms
     )
 
 
@@ -97,42 +98,28 @@ def plan_candidate_part(
         return None
 
 
-@dataclass(slots=True)
 class Planner:
-    """Plans the resizes of a VPA's candidates; once for those in a row that are alike."""
+    """Plans the resizes of a VPA's candidates, once for all candidates that are alike."""
 
-    vpa: VerticalPodAutoscaler
-    limit_ranges: Sequence[LimitRangeSpec]
-    last: tuple[Candidate, ResizePlan | Decision] | None = None
+    def __init__(self, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]) -> None:
+        self._vpa = vpa
+        self._limit_ranges = limit_ranges
+        self._plans = IdentityCache[ResizePlan | Decision](_CACHED_PLANS)
 
     def plan(self, candidate: Candidate) -> ResizePlan | Decision:
-        """As :func:`plan_candidate`."""
-        last = self.last
-        if last is None or not _alike(last[0], candidate):
-            last = candidate, plan_candidate(candidate, self.vpa, self.limit_ranges)
-            self.last = last
-        return last[1]
+        """Return ``plan_candidate`` of the candidate, cached by the identity of its inputs."""
+        pod = candidate.pod
+        inputs = (
+            *(pod.spec, pod.status.container_statuses, pod.status.init_container_statuses),
+            *(pod.status.qos_class, is_pending(pod), candidate.processed, candidate.requests),
+            *(candidate.why, candidate.left is None, candidate.ooms, candidate.unlearnt),
+        )
+        return self._plans.get(
+            inputs, lambda: plan_candidate(candidate, self._vpa, self._limit_ranges)
+        )
 
 
-def _alike(one: Candidate, other: Candidate) -> bool:
-    """Return whether all is the same, for one VPA, that ``plan_candidate`` looks at."""
-    mine, its = one.pod, other.pod
-    return (
-        mine.spec is its.spec
-        and mine.status.container_statuses is its.status.container_statuses
-        and mine.status.init_container_statuses is its.status.init_container_statuses
-        and mine.status.qos_class == its.status.qos_class
-        and one.processed is other.processed
-        and one.requests is other.requests
-        and one.verdict is other.verdict
-        and (one.left is None) is (other.left is None)
-        and is_pending(mine) is is_pending(its)
-        and one.ooms == other.ooms
-        and one.unlearnt == other.unlearnt
-    )
-
-
-def _asks(requests: ResourceQuantities, target: ResourceQuantities) -> bool:
+def _has_targets(requests: ResourceQuantities, target: ResourceQuantities) -> bool:
     return all(
         resource in requests and requests[resource].milli == amount.milli
         for resource, amount in target.items()

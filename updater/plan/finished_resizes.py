@@ -1,23 +1,22 @@
-"""The last resize of a pod that was carried out: it starts the pod's age anew (D18, D28)."""
+"""The last finished resize of a pod, which restarts the pod's age (D18, D28)."""
 
 from dataclasses import replace
 from datetime import datetime
 
 from common.api.core import Pod
-from updater.evaluate.update_order import ContainerOomKill
+from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.resize.pending_resize import is_pending
-from updater.resize.resize_state import ResizeStatus, resize_status
+from updater.resize.resize_status import ResizeStatus, resize_status
 from updater.snapshot.live_pod import LivePod, resized_at
 from updater.state import PodMemory
 
 
 def last_resize(pod: Pod, memory: PodMemory) -> datetime | None:
-    """Return when we last resized the pod, by our own memory or by that of the API server.
+    """Return the time of the updater's last resize, by the state or the managed fields.
 
-    A withdrawal isn't a resize, and neither is the pending one that it took back. So the one
-    before them counts, if this process knows of it. After a restart it may not: of our resizes the
-    API server keeps the last time alone, which may be that of the pending one. Withdrawals have a
-    manager of their own there.
+    A withdrawal and the pending resize that it withdrew don't count; the resize before them does.
+    After a restart that one is unknown, because the managed fields have only the last time, which
+    may be that of the pending resize.
     """
     sent, reported = memory.sent, resized_at(pod) if isinstance(pod, LivePod) else None
     if sent is None:
@@ -28,7 +27,7 @@ def last_resize(pod: Pod, memory: PodMemory) -> datetime | None:
 
 
 def answered_ooms(pod: Pod, memory: PodMemory) -> frozenset[ContainerOomKill]:
-    """Return the OOM kills that resizes answered, without those of one that still goes on."""
+    """Return the OOM kills that finished resizes answered."""
     sent = memory.sent
     if sent is None or sent.withdraws or resize_status(pod) is not ResizeStatus.NONE:
         return memory.spent_ooms
@@ -36,9 +35,9 @@ def answered_ooms(pod: Pod, memory: PodMemory) -> frozenset[ContainerOomKill]:
 
 
 def before_next_resize(pod: Pod, memory: PodMemory) -> PodMemory:
-    """Return the memory of a pod that is resized again, with what the last resize came to.
+    """Return the memory of a pod before its next resize, with the result of the last one.
 
-    A pending one comes to nothing: the next one replaces it.
+    A pending resize has no result: the next one replaces it.
     """
     if is_pending(pod):
         return memory

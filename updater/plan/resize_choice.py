@@ -1,31 +1,29 @@
-"""Which resize to send for a candidate: all that is wanted, a part, or what the pod has."""
+"""The choice of a candidate's resize: the whole, a part, or the withdrawal of a pending one."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.recommendation.preflight import Refusal
 from updater.decision import Action, Decision, Reason, evict, resize, wait
-from updater.eviction.disruption import ReplicaGroup
-from updater.plan.candidate import Candidate
-from updater.resize.partial_resize import PartialResize
-from updater.resize.pending_resize import PENDING
-from updater.resize.resize_plan import ResizePlan
-from updater.resize.resize_state import (
-    Attempt,
+from updater.eviction.disruption_budget import ReplicaGroup
+from updater.plan.actions import ResizePod
+from updater.plan.assessment import Undecided
+from updater.plan.candidate_resize import plan_candidate_part
+from updater.plan.present_resize import has_timed_out, resizing_since, wait_for_resize
+from updater.plan.vpa_plan import VpaPlan
+from updater.resize.infeasible_resize import (
     Infeasible,
     Part,
-    ResizeStatus,
     Targets,
-    decide_resize,
     lower_somewhere,
-    resize_status,
     spec_requests,
-    why_closed,
 )
-from updater.snapshot.live_node import NodeCapacity, has_improved
+from updater.resize.pending_resize import PENDING, plan_other_specs
+from updater.resize.resize_decision import Attempt, decide_resize, why_closed
+from updater.resize.resize_plan import ResizePlan
+from updater.resize.resize_status import ResizeStatus, resize_status
+from updater.snapshot.live_node import has_improved, node_capacity
 
 _WAITING = (
     ResizeStatus.DEFERRED,
@@ -35,49 +33,50 @@ _WAITING = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChosenResize:
-    """What to do, the resize that goes with it, and what to remember as infeasible."""
+    """The decision, the requests to remember as infeasible, and the resize to send, if any."""
 
     decision: Decision
-    plan: ResizePlan
-    attempt: Attempt
     infeasible: Infeasible | None
+    action: ResizePod | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeChoice:
-    """A candidate, with all that the choice depends on; the attributes are its arguments."""
+    """The choice of a candidate's resize."""
 
-    candidate: Candidate
-    plan: ResizePlan  # all that is wanted
-    mode: UpdateMode
-    group: ReplicaGroup | None
-    node: NodeCapacity | None
-    infeasible: Infeasible | None  # remembered
-    held: Decision | None  # the wait after a refusal
-    unfinished: Decision | None
-    since: datetime | None  # the start of the wait for the present resize
-    had_its_time: bool  # so had the pending one that the present resize replaced
-    skip_budget: bool
-    part: Callable[[], PartialResize | None]  # that the node can hold
-    other_specs: Callable[[], Iterable[ResizePlan]]  # for an infeasible resize to be tried again
-    preflight: Callable[[ResizePlan], Refusal | None]  # why the API server would refuse a resize
+    def __init__(self, vpa_plan: VpaPlan, each: Undecided) -> None:
+        if each.candidate is None or each.plan is None:
+            raise AssertionError(each)
+        self._vpa_plan = vpa_plan
+        self._pod = each.pod
+        self._memory = each.memory
+        self._candidate = each.candidate
+        self._plan = each.plan  # to the whole recommendation
+        self._mode = vpa_plan.scaled.mode
+        self._group = vpa_plan.budgets.group(each.pod)
+        self._status = resize_status(each.pod)
+        self._node = node_capacity(vpa_plan.context.snapshot.nodes.get(each.pod.node_name))
+        self._rules = vpa_plan.context.rules
+        self._now = vpa_plan.context.now
+        refusal = each.memory.held(self._now, each.plan.targets, self._node)
+        self._held = None if refusal is None else wait(refusal.reason, until=refusal.until)
+        self._skip_budget = self._rules.disruption.in_place_skips_budget
 
     def choose(self) -> ChosenResize:
-        """Decide about a resize now, an eviction instead, or waiting.
+        """Decide on a resize, an eviction instead, or a wait.
 
-        ``decide_resize`` decides as the reference does; before it comes what replaces a pending
-        resize (X100) or tries an infeasible one again (X101), and after it what the node can hold
-        of an infeasible one (X102).
+        Resizes that replace a pending one (X100) or retry an infeasible one (X101) come first.
+        Then ``decide_resize`` decides as the reference does. Instead of an infeasible resize, the
+        part that the node can hold is sent (X102).
         """
         remembered = self._remembered()
         outdated = self._outdated(remembered)
         if outdated is not None:
             return outdated
-        if self.candidate.left is not None:
-            return self._do_nothing(self.candidate.left, remembered)
-        if remembered is not None and has_improved(remembered.node, self.node):
+        if self._candidate.left is not None:
+            return ChosenResize(self._candidate.left, remembered)
+        if remembered is not None and has_improved(remembered.node, self._node):
             again = self._again(remembered)
             if again is not None:
                 return again
@@ -89,174 +88,163 @@ class ResizeChoice:
         return decided
 
     def instead(self, decision: Decision, infeasible: Infeasible | None) -> ChosenResize | None:
-        """Return the resize to send where a pending one leads to no eviction; None: none.
+        """Return the resize to send if a pending one doesn't lead to an eviction; None: none.
 
-        ``decision`` is why it doesn't. The answer may also be the wait for a budget.
+        ``decision`` is the one that stands otherwise. The result may also be the wait for a
+        budget.
         """
-        if self._is_held or why_closed(self.candidate.pod, self.group) is not None:
+        if self._is_held or why_closed(self._pod, self._group) is not None:
             return None
         if self._status in PENDING and self._is_outdated:
-            if self._is_refused(self.plan) or not self._allows(self.plan):
+            if self._refusal(self._plan) is not None or not self._allows(self._plan):
                 return None
-            return self._send(self.candidate.why, self.plan, infeasible, may_evict=False)
+            return self._send(self._candidate.why, self._plan, infeasible, may_evict=False)
         if self._status is ResizeStatus.DEFERRED:
             return None
         if infeasible is not None and infeasible.part is Part.REFUSED:
             return None
-        part = self.part()
-        if part is None or self._is_refused(part.plan):
+        vpa, limit_ranges = self._vpa_plan.scaled.vpa, self._vpa_plan.scaled.limit_ranges
+        part = plan_candidate_part(self._candidate, vpa, limit_ranges, self._node)
+        if part is None or self._refusal(part.plan) is not None:
             return None
         if not self._allows(part.plan):
             waits = decision.action is Action.LEAVE
-            return self._do_nothing(wait(Reason.BUDGET_EXHAUSTED), infeasible) if waits else None
+            return ChosenResize(wait(Reason.BUDGET_EXHAUSTED), infeasible) if waits else None
         targets = part.rest if infeasible is None else _lowest(part.rest, infeasible.targets)
-        rest = Infeasible(targets=targets, reported=False, node=self.node, part=Part.SENT)
+        rest = Infeasible(targets=targets, reported=False, node=self._node, part=Part.SENT)
         return self._send(Reason.RESIZE_PARTIAL, part.plan, infeasible, rest=rest, may_evict=False)
 
     def _remembered(self) -> Infeasible | None:
-        """Return what did not fit; what the kubelet reported counts only as long as it does."""
-        known, reports = self.infeasible, self._status is ResizeStatus.INFEASIBLE
+        """Return the requests that did not fit, if the kubelet's report still stands."""
+        known, reports = self._memory.infeasible, self._status is ResizeStatus.INFEASIBLE
         if known is not None and known.reported and not reports:
             return None
-        if self.mode is UpdateMode.IN_PLACE_OR_RECREATE and reports:
+        if self._mode is UpdateMode.IN_PLACE_OR_RECREATE and reports:
             if known is not None and known.reported:
                 return known
-            asked = spec_requests(self.candidate.pod)
-            return Infeasible(targets=asked, reported=True, node=self.node)
+            requested = spec_requests(self._pod)
+            return Infeasible(targets=requested, reported=True, node=self._node)
         return known
 
     def _outdated(self, remembered: Infeasible | None) -> ChosenResize | None:
-        """Replace a pending resize that asks for what is no longer wanted (X100)."""
-        left = self.candidate.left
+        """Return the replacement of a pending resize that is no longer wanted (X100)."""
+        left = self._candidate.left
         if not self._is_outdated:
             return None
-        closed = why_closed(self.candidate.pod, self.group)
+        closed = why_closed(self._pod, self._group)
         if closed is not None:
-            return self._do_nothing(wait(closed), remembered)
-        in_place_first = self._status is ResizeStatus.DEFERRED or self.mode is UpdateMode.IN_PLACE
+            return ChosenResize(wait(closed), remembered)
+        in_place_first = self._status is ResizeStatus.DEFERRED or self._mode is UpdateMode.IN_PLACE
         if left is None and not in_place_first:
             return None  # an eviction goes first
-        if left is None and self._waits_no_longer:
+        if left is None and self._evicts_next:
             return None
-        if self._did_not_fit(remembered) or self._is_refused(self.plan):
+        if self._did_not_fit(remembered) or self._refusal(self._plan) is not None:
             return None
-        if self.held is not None:
-            return None if left is None else self._do_nothing(self.held, remembered)
-        if not self._allows(self.plan):
-            return self._do_nothing(wait(Reason.BUDGET_EXHAUSTED), remembered)
-        why = self.candidate.why if left is None else Reason.RESIZE_LOWERED
-        if self.plan.withdraws:
+        if self._held is not None:
+            return None if left is None else ChosenResize(self._held, remembered)
+        if not self._allows(self._plan):
+            return ChosenResize(wait(Reason.BUDGET_EXHAUSTED), remembered)
+        why = self._candidate.why if left is None else Reason.RESIZE_LOWERED
+        if self._plan.withdraws:
             why = Reason.RESIZE_WITHDRAWN
-        may_evict = left is None and not self.plan.withdraws
-        return self._send(why, self.plan, remembered, may_evict=may_evict)
+        may_evict = left is None and not self._plan.withdraws
+        return self._send(why, self._plan, remembered, may_evict=may_evict)
 
     def _did_not_fit(self, remembered: Infeasible | None) -> bool:
-        """Return whether the API server refused the same already."""
+        """Return whether the API server refused the same resize before."""
         return (
             remembered is not None
             and not remembered.reported
-            and not lower_somewhere(self.plan.targets, remembered.targets)
-            and not has_improved(remembered.node, self.node)
+            and not lower_somewhere(self._plan.targets, remembered.targets)
+            and not has_improved(remembered.node, self._node)
         )
 
     def _again(self, remembered: Infeasible) -> ChosenResize | None:
-        """Make the kubelet look at an infeasible resize again: another spec, and then the same."""
+        """Return the resize that makes the kubelet retry an infeasible one, by another spec."""
         if self._status is not ResizeStatus.INFEASIBLE or self._is_held:
             return None
-        if why_closed(self.candidate.pod, self.group) is not None:
+        if why_closed(self._pod, self._group) is not None:
             return None
-        sendable = self.plan.changes and not self._is_refused(self.plan)
-        if sendable and self._allows(self.plan):
-            return self._send(self.candidate.why, self.plan, remembered, may_evict=False)
-        for other in self.other_specs():
-            if self._allows(other) and not self._is_refused(other):
-                why = Reason.RESIZE_WITHDRAWN if other.withdraws else self.candidate.why
+        sendable = self._plan.changes and self._refusal(self._plan) is None
+        if sendable and self._allows(self._plan):
+            return self._send(self._candidate.why, self._plan, remembered, may_evict=False)
+        for other in plan_other_specs(self._pod, self._candidate.processed.containers):
+            if self._allows(other) and self._refusal(other) is None:
+                why = Reason.RESIZE_WITHDRAWN if other.withdraws else self._candidate.why
                 return self._send(why, other, remembered, may_evict=False)
         return None
 
     def _decide(self, remembered: Infeasible | None) -> ChosenResize:
-        pod = self.candidate.pod
         if self._waits_for_eviction(remembered):
-            return self._do_nothing(evict(Reason.RESIZE_INFEASIBLE), remembered)
+            return ChosenResize(evict(Reason.RESIZE_INFEASIBLE), remembered)
         decided = decide_resize(
-            self.candidate.why,
-            pod,
-            mode=self.mode,
-            group=self.group,
-            plan=self.plan,
-            unfinished=self.unfinished,
-            held=self.held,
+            self._candidate.why,
+            self._pod,
+            mode=self._mode,
+            group=self._group,
+            plan=self._plan,
+            unfinished=wait_for_resize(self._pod, self._memory, self._rules, now=self._now),
+            held=self._held,
             infeasible=remembered,
-            skip_budget=self.skip_budget,
-            refused=self.preflight(self.plan),
+            skip_budget=self._skip_budget,
+            refused=self._refusal(self._plan),
         )
         infeasible = decided.infeasible
         if infeasible is not None and infeasible is not remembered:
-            infeasible = replace(infeasible, node=self.node)
-        elif self._status in _WAITING or self.mode is UpdateMode.IN_PLACE_OR_RECREATE:
+            infeasible = replace(infeasible, node=self._node)
+        elif self._status in _WAITING or self._mode is UpdateMode.IN_PLACE_OR_RECREATE:
             infeasible = remembered
-        decision = decided.decision
-        if decision.action is Action.RESIZE and rollout_holds(pod, self.plan, self.group):
-            decision = wait(Reason.ROLLOUT_IN_PROGRESS)
-        return ChosenResize(
-            decision=decision,
-            plan=self.plan,
-            attempt=Attempt(node=self.node),
-            infeasible=infeasible,
-        )
+        if decided.decision.action is not Action.RESIZE:
+            return ChosenResize(decided.decision, infeasible)
+        if rollout_holds(self._pod, self._plan, self._group):
+            return ChosenResize(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
+        action = ResizePod(plan=self._plan, attempt=Attempt(node=self._node))
+        return ChosenResize(decided.decision, infeasible, action)
 
     def _waits_for_eviction(self, remembered: Infeasible | None) -> bool:
-        """Return whether a part was tried, so that the rest is left to an eviction (X102)."""
+        """Return whether a part was sent or refused, so that an eviction follows (X102)."""
         return (
-            self.mode is UpdateMode.IN_PLACE_OR_RECREATE
+            self._mode is UpdateMode.IN_PLACE_OR_RECREATE
             and self._status is ResizeStatus.NONE
             and remembered is not None
             and remembered.part is not Part.UNTRIED
-            and not lower_somewhere(self.plan.targets, remembered.targets)
-            and why_closed(self.candidate.pod, self.group) is None
+            and not lower_somewhere(self._plan.targets, remembered.targets)
+            and why_closed(self._pod, self._group) is None
         )
 
     def _lacks_eviction(self, decided: ChosenResize) -> bool:
         return (
-            self.mode is UpdateMode.IN_PLACE_OR_RECREATE
+            self._mode is UpdateMode.IN_PLACE_OR_RECREATE
             and self._status is ResizeStatus.INFEASIBLE
             and decided.decision.action is Action.WAIT
         )
 
     @property
-    def _status(self) -> ResizeStatus:
-        return resize_status(self.candidate.pod)
-
-    @property
     def _is_outdated(self) -> bool:
-        return bool(self.plan.changes) and (self.plan.lowers or self.plan.withdraws)
+        return bool(self._plan.changes) and (self._plan.lowers or self._plan.withdraws)
 
     @property
-    def _waits_no_longer(self) -> bool:
-        """Return whether an eviction comes next, however far the recommendation has fallen."""
-        evicts = self.mode is UpdateMode.IN_PLACE_OR_RECREATE
-        return evicts and self.had_its_time and not self.plan.withdraws
+    def _evicts_next(self) -> bool:
+        """Return whether an eviction is next, even if the recommendation is lower now."""
+        return (
+            self._mode is UpdateMode.IN_PLACE_OR_RECREATE
+            and not self._plan.withdraws
+            and has_timed_out(self._pod, self._memory, self._rules, now=self._now)
+        )
 
     @property
     def _is_held(self) -> bool:
-        """Return the last call failed, and for another reason than the node."""
-        return self.held is not None and self.held.reason is not Reason.RESIZE_INFEASIBLE
+        """Return whether the last call failed for another reason than the node's capacity."""
+        return self._held is not None and self._held.reason is not Reason.RESIZE_INFEASIBLE
 
-    def _is_refused(self, plan: ResizePlan) -> bool:
-        return self.preflight(plan) is not None
+    def _refusal(self, plan: ResizePlan) -> Refusal | None:
+        return self._vpa_plan.preflight.refuse_resize(self._pod, plan)
 
     def _allows(self, plan: ResizePlan) -> bool:
-        if plan.withdraws or (self.skip_budget and not plan.restarts):
+        if plan.withdraws or (self._skip_budget and not plan.restarts):
             return True
-        return self.group is not None and self.group.allows(self.candidate.pod)
-
-    def _do_nothing(self, decision: Decision, infeasible: Infeasible | None) -> ChosenResize:
-        return ChosenResize(
-            decision=decision,
-            plan=self.plan,
-            attempt=Attempt(node=self.node),
-            infeasible=infeasible,
-        )
+        return self._group is not None and self._group.allows(self._pod)
 
     def _send(
         self,
@@ -267,28 +255,25 @@ class ResizeChoice:
         rest: Infeasible | None = None,
         may_evict: bool,
     ) -> ChosenResize:
-        if rollout_holds(self.candidate.pod, plan, self.group):
-            return self._do_nothing(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
-        return ChosenResize(
-            decision=resize(why),
-            plan=plan,
-            attempt=Attempt(
-                node=self.node,
-                rest=rest,
-                may_evict=may_evict,
-                pending_since=self.since if self._status is ResizeStatus.DEFERRED else None,
-            ),
-            infeasible=infeasible,
+        if rollout_holds(self._pod, plan, self._group):
+            return ChosenResize(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
+        deferred = self._status is ResizeStatus.DEFERRED
+        attempt = Attempt(
+            node=self._node,
+            rest=rest,
+            may_evict=may_evict,
+            pending_since=resizing_since(self._pod, self._memory) if deferred else None,
         )
+        return ChosenResize(resize(why), infeasible, ResizePod(plan=plan, attempt=attempt))
 
 
 def rollout_holds(pod: Pod, plan: ResizePlan, group: ReplicaGroup | None) -> bool:
-    """Return whether a resize would restart containers that a rollout keeps available (X105)."""
+    """Return whether a rollout in progress forbids the resize, which restarts containers (X105)."""
     return plan.restarts and group is not None and not group.rollout_allows_restart(pod)
 
 
 def _lowest(targets: Targets, failed: Targets) -> Targets:
-    """Return the targets, each no higher than what failed before."""
+    """Return the targets, each at most the amount that failed before."""
     return {
         name: {
             resource: min(amount, failed.get(name, {}).get(resource, amount))

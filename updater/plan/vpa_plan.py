@@ -1,55 +1,100 @@
-"""What is done to the pods of a VPA now: decisions and actions as values, with no effect yet."""
+"""The plan of one VPA, with the budgets that its actions leave."""
 
-from collections.abc import Iterable
-
+from common.api.core import Pod
+from common.runtime.object_errors import Boundary
+from updater.decision import Decision, Reason
+from updater.eviction.breaker import Breaker, BreakerObservation, breaker_wait, record_eviction
+from updater.eviction.replica_groups import Budgets
 from updater.pass_context import PassContext
-from updater.plan.actions import VpaPlan
-from updater.plan.assessment import Assessment, Steps, Undecided
-from updater.plan.boosts import plan_boosts
-from updater.plan.draft import PlanDraft
-from updater.plan.evictions import plan_evictions
+from updater.plan.actions import PodAction, PodPlan, ResizePod
+from updater.plan.assessment import Assessment, Undecided, observe_replacements
+from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
-from updater.plan.resizes import Due, plan_resizes
-from updater.snapshot.cluster_snapshot import IN_PLACE
+
+_BUDGET_USED = frozenset({Reason.BUDGET_EXHAUSTED, Reason.ROLLOUT_IN_PROGRESS})
+_HELD_BY_BREAKER = frozenset({Reason.REPLACEMENT_UNVERIFIED, Reason.ACTUATION_SUSPENDED})
 
 
-def plan_vpa(assessment: Assessment, progress: VpaProgress, context: PassContext) -> Steps[VpaPlan]:
-    """Plan for all pods of a VPA that are still undecided, as if each action succeeded.
+class VpaPlan:
+    """The plans of one VPA's pods, in order; the stages of planning add to it.
 
-    Boosts that are over come first, then resizes, then evictions, the latter two best first. Each
-    takes its part of the budgets from those after it. What others have used up is decided again
-    only when some action has failed, and gave its part back.
-
-    Source: updater.md 2.
+    Budgets, breaker and quotas are updated as if each action succeeded. ``updatable`` and
+    ``evictable`` count the pods that would be updated with a sufficient budget; None: the mode has
+    no such pods.
     """
-    draft = PlanDraft(assessment, progress, context)
-    boosts, resizes, evictions = _by_stage(progress.undecided)
-    yield from plan_boosts(draft, boosts)
-    dues = [Due(each, each.memory) for each in evictions]
-    if assessment.scaled.mode in IN_PLACE:
-        dues += yield from plan_resizes(draft, resizes)
-        dues = _in_order(progress.undecided, dues)
-    yield from plan_evictions(draft, dues)
-    return draft.plan
 
+    def __init__(self, assessment: Assessment, progress: VpaProgress, context: PassContext) -> None:
+        self.scaled = assessment.scaled
+        self.preflight = assessment.preflight
+        self.progress = progress
+        self.context = context
+        self.budgets = Budgets(assessment.scaled, progress.groups)
+        self.pods: list[PodPlan] = []
+        self.updatable: int | None = None
+        self.evictable: int | None = None
+        self.breaker = progress.breaker  # after ``observation``, before planned evictions
+        self.observation: BreakerObservation | None = None
+        self._breaker_after = progress.breaker  # after planned evictions
 
-def _by_stage(
-    undecided: Iterable[Undecided],
-) -> tuple[list[Undecided], list[Undecided], list[Undecided]]:
-    boosts: list[Undecided] = []
-    resizes: list[Undecided] = []
-    evictions: list[Undecided] = []
-    for each in undecided:
-        if each.candidate is None:
-            boosts.append(each)
-        elif each.evict_for is None:
-            resizes.append(each)
-        else:
-            evictions.append(each)
-    return boosts, resizes, evictions
+    def still_waits(self, each: Undecided) -> bool:
+        """Return whether the budget or breaker that the pod waits for still holds it."""
+        if each.waits_for is None:
+            return False
+        if each.waits_for.reason in _BUDGET_USED:
+            return not self.budgets.allows(each.pod)
+        if each.waits_for.reason in _HELD_BY_BREAKER:
+            return self.breaker_wait() is not None
+        return False
 
+    def send_resize(self, each: Undecided, outcome: PodOutcome, action: ResizePod) -> None:
+        """Add a resize, which uses the budget and the quotas."""
+        if action.disrupts:
+            self.budgets.spend(each.pod)
+        self.preflight.take_for_resize(each.pod, action.plan)
+        self.add(each, outcome, action)
 
-def _in_order(undecided: Iterable[Undecided], dues: Iterable[Due]) -> list[Due]:
-    by_uid = {due.undecided.pod.metadata.uid: due for due in dues}
-    uids = (each.pod.metadata.uid for each in undecided)
-    return [by_uid[uid] for uid in uids if uid in by_uid]
+    def add(
+        self,
+        each: Undecided,
+        outcome: PodOutcome,
+        action: PodAction | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Add the decision on a pod; see ``PodPlan.waits``."""
+        reason = outcome.decision.reason
+        used_up = action is None and (reason in _BUDGET_USED or reason in _HELD_BY_BREAKER)
+        self.pods.append(
+            PodPlan(
+                pod=each.pod,
+                outcome=outcome,
+                undecided=each,
+                action=action,
+                waits=waits or (used_up and each.refused is None),
+            )
+        )
+
+    def around(self, stage: str, pod: Pod) -> Boundary:
+        """Return the error boundary around one pod."""
+        meta = pod.metadata
+        return self.context.errors.around(stage, "Pod", meta.namespace, meta.name)
+
+    def breaker_wait(self) -> Decision | None:
+        """Return the wait of a pod for the breaker; None: it may be evicted."""
+        if not self.context.rules.checks_outcomes:
+            return None
+        return breaker_wait(self._present_breaker(), now=self.context.now)
+
+    def count_eviction(self, pod: Pod) -> None:
+        """Use the budget for a planned eviction, and record it in the breaker."""
+        self.budgets.spend(pod)
+        if self.context.rules.checks_outcomes:
+            before, now = self._present_breaker(), self.context.now
+            self._breaker_after = record_eviction(before, pod, self.scaled, now=now)
+
+    def _present_breaker(self) -> Breaker:
+        """Return the breaker, from the existing pods if there is none yet."""
+        if self._breaker_after is None:
+            self.observation = observe_replacements(self.scaled, self.context)
+            self._breaker_after = self.breaker = self.observation.breaker
+        return self._breaker_after

@@ -10,9 +10,9 @@ from common.recommendation.pod_amounts import pod_amounts
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+from updater.resize.infeasible_resize import Targets
 from updater.resize.pending_resize import Wanted, as_granted, granted_resources, is_consistent
 from updater.resize.resize_plan import ResizePlan, plan_resize
-from updater.resize.resize_state import Targets
 from updater.snapshot.live_node import NodeCapacity
 
 _NO_CHANGE = WantedResources()
@@ -20,7 +20,7 @@ _NO_CHANGE = WantedResources()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialResize:
-    """The changes to send, and the requests to remember as infeasible."""
+    """The resize to send, and the remaining requests, which are infeasible."""
 
     plan: ResizePlan
     rest: Targets
@@ -34,15 +34,15 @@ def plan_part(
     containers: Mapping[str, ContainerAmounts],
     capacity: NodeCapacity | None,
 ) -> PartialResize | None:
-    """Plan the changes of an infeasible resize that the node can hold.
+    """Plan the part of an infeasible resize that the node can hold; None: there is no part.
 
-    Decreases come first; then each increase, containers in pod order, as far as the requests of
-    the whole pod stay within the node's allocatable. Without a known ``capacity`` no increase
-    fits. A request and its limit change together or not at all.
+    All decreases are in it. Increases follow in pod order, each if the requests of the whole pod
+    stay within the node's allocatable. Without a known ``capacity`` no increase fits. A request
+    and its limit change together.
 
-    None where there is no such part: nothing fit, everything does (so the reason is not the
-    size), the spec says it already, or it would break a rule of the API server. A pod with
-    resources of its own is judged by those, so no part of it fit better than the whole.
+    There is no part if nothing or everything fits, if the spec already has it, or if a request
+    would exceed its limit. The kubelet judges a pod with pod-level requests by those, so it has no
+    part that fits better.
 
     Source: AEP-4016, future work; arithmetic of the API server, kubernetes-resize.md 2.
     """
@@ -65,7 +65,7 @@ def plan_part(
         if capacity is not None and _fits(pod, requests, name, capacity):
             continue
         if before is None:
-            return None  # the spec can't go back to requesting nothing
+            return None  # a resize can't remove a request
         requests[container_name][name] = before
         rest.setdefault(container_name, {})[name] = amount
     if not rest or not all(_fits(pod, requests, name, capacity) for name in RESOURCES):
@@ -88,7 +88,7 @@ def plan_part(
 
 
 def total_request(pod: Pod, requests: Mapping[str, ResourceQuantities], resource: str) -> Quantity:
-    """Return what the pod requests as a whole, overhead included, if its containers request this.
+    """Return the request of the whole pod, with overhead, for these requests of its containers.
 
     Source: kubernetes-resize.md 2; ``PodRequests``, k8s.io/component-helpers/resource.
     """
@@ -103,7 +103,7 @@ def _fits(
     resource: str,
     capacity: NodeCapacity | None,
 ) -> bool:
-    """Return whether the node can hold the pod; True where the node doesn't say."""
+    """Return whether the node can hold the pod; True if the node doesn't report the resource."""
     if capacity is None or resource not in capacity.allocatable:
         return True
     return total_request(pod, requests, resource) <= capacity.allocatable[resource]
@@ -112,7 +112,7 @@ def _fits(
 def _without(
     want: WantedResources, rest: ResourceQuantities, granted: WantedResources
 ) -> WantedResources:
-    """Return what is wanted, but for the resources of the rest, which stay as they are."""
+    """Return the wanted resources, with granted amounts for the resources of the rest."""
     if not rest:
         return want
     kept = {name: granted.requests[name] for name in rest if name in granted.requests}

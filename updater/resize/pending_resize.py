@@ -1,44 +1,38 @@
-"""A pending resize: what the kubelet has granted, and what to ask for instead of it (X100)."""
+"""Pending resizes: the resources that the kubelet has granted, and replacement resizes (X100)."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from common.api.core import Container, Pod, ResourceRequirements
-from common.quantity import Quantity, QuantityError
+from common.quantity import QuantityError
+from common.recommendation.actual_resources import ContainerResources
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.pod_level import PodLevelBounds
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs, scaled_statuses
 from common.resources import RESOURCES, ResourceQuantities, one_unit, parse_quantities
-from updater.evaluate.update_order import forgive_rounding
+from updater.evaluate.drift import forgive_rounding
+from updater.resize.infeasible_resize import spec_requests
 from updater.resize.resize_plan import ResizePlan, plan_resize
-from updater.resize.resize_state import ResizeStatus, resize_status
+from updater.resize.resize_status import ResizeStatus, resize_status
 
 _NOTHING = ResourceRequirements()
 _NO_CHANGE = WantedResources()
 PENDING = (ResizeStatus.DEFERRED, ResizeStatus.INFEASIBLE)
 
 Wanted = tuple[WantedResources, ...]
-"""What is wanted for each container of the spec, in its order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """Requests and limits that a container has, or that the kubelet is about to give it."""
-
-    requests: ResourceQuantities
-    limits: ResourceQuantities
+"""The wanted resources of each scaled container, in the order of the spec."""
 
 
 def is_pending(pod: Pod) -> bool:
-    """Return whether the kubelet has not granted the pod's resize, and may never do so."""
+    """Return whether the pod's resize is deferred or infeasible."""
     return resize_status(pod) in PENDING
 
 
-def granted_resources(pod: Pod) -> dict[str, Granted]:
-    """Return what each container has been granted; what the spec says where nothing is reported.
+def granted_resources(pod: Pod) -> dict[str, ContainerResources]:
+    """Return the granted resources of each container; the spec's if none are reported.
 
-    Allocated requests go before actual ones, which the kubelet may have rounded.
+    Allocated requests take precedence over actual ones, which the kubelet may have rounded.
 
     Raises:
         QuantityError: one of the values is no quantity.
@@ -50,26 +44,26 @@ def granted_resources(pod: Pod) -> dict[str, Granted]:
         actual = None if status is None else status.resources
         allocated = None if status is None or actual is None else status.allocated_resources
         has = actual or container.resources or _NOTHING
-        granted[container.name] = Granted(
+        granted[container.name] = ContainerResources(
+            name=container.name,
             requests={**parse_quantities(has.requests), **parse_quantities(allocated)},
             limits=parse_quantities(has.limits),
         )
     return granted
 
 
-def pending_containers(pod: Pod, granted: Mapping[str, Granted]) -> frozenset[str]:
-    """Return the containers whose spec requests something else than they have been granted."""
-    return frozenset(
-        container.name
-        for container in scaled_specs(pod)
-        if _differ(requests_of(container), granted[container.name].requests)
-    )
-
-
 def pending_of(pod: Pod, containers: Collection[str]) -> frozenset[str]:
-    """Return those of these containers that have a pending resize; none if it can't be read."""
+    """Return the containers of these whose spec requests differ from the granted ones.
+
+    The result is empty if a quantity can't be read.
+    """
     try:
-        return pending_containers(pod, granted_resources(pod)).intersection(containers)
+        granted = granted_resources(pod)
+        return frozenset(
+            name
+            for name, requests in spec_requests(pod).items()
+            if name in containers and _differ(requests, granted[name].requests)
+        )
     except QuantityError:
         return frozenset()
 
@@ -84,9 +78,8 @@ def plan_following(
 ) -> ResizePlan:
     """Plan the resize that replaces a pending one.
 
-    As ``plan_resize``, but a request that the container has already, but for rounding (D31), is
-    set to what it has, and its limit with it. The plan says whether it asks for less than the spec,
-    and whether it only withdraws the pending resize.
+    As ``plan_resize``, except that a request that equals the granted one but for rounding (D31)
+    is set to the granted amount, with its limit. ``lowers`` and ``withdraws`` of the plan are set.
     """
     granted = granted_resources(pod)
     slack = len(scaled_specs(pod))
@@ -97,13 +90,12 @@ def plan_following(
         for container, want in zip(scaled_specs(pod), wanted, strict=True)
     )
     plan = plan_resize(pod, following, chosen, containers=containers, bounds=bounds)
-    asked = {container.name: requests_of(container) for container in scaled_specs(pod)}
-    asked = forgive_rounding(asked, containers, slack=slack)
+    requested = forgive_rounding(spec_requests(pod), containers, slack=slack)
     lowers = any(
-        (container.name, resource) in plan.changes and amount < asked[container.name][resource]
+        (container.name, resource) in plan.changes and amount < requested[container.name][resource]
         for container, want in zip(scaled_specs(pod), following, strict=True)
         for resource, amount in want.requests.items()
-        if resource in asked.get(container.name, {})
+        if resource in requested.get(container.name, {})
     )
     withdraws = bool(plan.changes) and _leaves_as_granted(pod, following, plan, granted)
     if not is_consistent(pod, following):
@@ -113,49 +105,42 @@ def plan_following(
 
 
 def plan_other_specs(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> Iterator[ResizePlan]:
-    """Plan resizes after which an infeasible one can be tried again (X101), the best first.
+    """Yield resizes after which an infeasible one can be sent again (X101), the best first.
 
-    The kubelet drops what it called infeasible until the spec is another one. The best is what the
-    containers have. A request that the infeasible resize added can't be removed: it becomes its
-    smallest unit, or, for a LimitRange with a minimum, a unit less than now.
+    The kubelet ignores an infeasible resize until the spec changes. The best resize restores the
+    granted resources. A request that the infeasible resize added can't be removed: it becomes one
+    unit or, for a LimitRange with a minimum, one unit less than now.
     """
     withdrawal = plan_withdrawal(pod, containers)
     if withdrawal is not None:
         yield withdrawal
     added = _added_requests(pod)
-    for smaller in (_smallest, _one_less):
-        wanted = tuple(
-            WantedResources(requests={name: smaller(name, each) for name, each in requests.items()})
-            for requests in added
-        )
+    smallest = [{name: one_unit(name) for name in requests} for requests in added]
+    one_less = [
+        {name: amount - one_unit(name) for name, amount in requests.items()} for requests in added
+    ]
+    for smaller in (smallest, one_less):
+        wanted = tuple(WantedResources(requests=requests) for requests in smaller)
         plan = plan_resize(pod, wanted, containers, containers=containers)
         if plan.changes:
             yield plan
 
 
 def _added_requests(pod: Pod) -> list[ResourceQuantities]:
-    """Return the requests of each container that it has not been granted at all."""
+    """Return the spec's requests of each container for resources without a granted request."""
     granted = granted_resources(pod)
     return [
         {
             name: amount
-            for name, amount in requests_of(container).items()
-            if name in RESOURCES and name not in granted[container.name].requests
+            for name, amount in requests.items()
+            if name in RESOURCES and name not in granted[container].requests
         }
-        for container in scaled_specs(pod)
+        for container, requests in spec_requests(pod).items()
     ]
 
 
-def _smallest(resource: str, _: Quantity) -> Quantity:
-    return one_unit(resource)
-
-
-def _one_less(resource: str, amount: Quantity) -> Quantity:
-    return amount - one_unit(resource)
-
-
 def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> ResizePlan | None:
-    """Plan the resize to what the recommended containers have; None if the spec can't say that."""
+    """Plan the resize of recommended containers to their granted resources; None: impossible."""
     granted = granted_resources(pod)
     wanted = tuple(
         as_granted(container, granted[container.name])
@@ -169,8 +154,8 @@ def plan_withdrawal(pod: Pod, containers: Mapping[str, ContainerAmounts]) -> Res
     return replace(plan, restarts=False, withdraws=True)
 
 
-def as_granted(container: Container, granted: Granted) -> WantedResources:
-    """Return what the container has, of the resources that its spec names."""
+def as_granted(container: Container, granted: ContainerResources) -> WantedResources:
+    """Return the granted amounts of the resources that the container's spec names."""
     spec = container.resources or _NOTHING
     return WantedResources(
         requests=_named(granted.requests, spec.requests),
@@ -179,7 +164,7 @@ def as_granted(container: Container, granted: Granted) -> WantedResources:
 
 
 def is_consistent(pod: Pod, wanted: Wanted) -> bool:
-    """Return whether no request would be above its limit."""
+    """Return whether all requests stay within their limits."""
     for container, want in zip(scaled_specs(pod), wanted, strict=True):
         spec = container.resources or _NOTHING
         requests = {**parse_quantities(spec.requests), **want.requests}
@@ -189,13 +174,8 @@ def is_consistent(pod: Pod, wanted: Wanted) -> bool:
     return True
 
 
-def requests_of(container: Container) -> ResourceQuantities:
-    """Return what the container's spec requests."""
-    return parse_quantities((container.resources or _NOTHING).requests)
-
-
 def _kept_where_equal(
-    want: WantedResources, granted: Granted, forgiven: ResourceQuantities
+    want: WantedResources, granted: ContainerResources, forgiven: ResourceQuantities
 ) -> WantedResources:
     equal = [
         name
@@ -211,10 +191,10 @@ def _kept_where_equal(
 
 
 def _leaves_as_granted(
-    pod: Pod, wanted: Wanted, plan: ResizePlan, granted: Mapping[str, Granted]
+    pod: Pod, wanted: Wanted, plan: ResizePlan, granted: Mapping[str, ContainerResources]
 ) -> bool:
-    """Return whether the spec would ask for what every container has."""
-    changing = {name for name, _ in plan.changes}
+    """Return whether every container's spec would equal its granted resources."""
+    changing, requested = {name for name, _ in plan.changes}, spec_requests(pod)
     for container, want in zip(scaled_specs(pod), wanted, strict=True):
         has, change = granted[container.name], _NO_CHANGE
         if container.name in changing:
@@ -224,7 +204,7 @@ def _leaves_as_granted(
                 for name, amount in want.limits.items()
             ):
                 return False
-        if _differ({**requests_of(container), **change.requests}, has.requests):
+        if _differ({**requested[container.name], **change.requests}, has.requests):
             return False
     return True
 

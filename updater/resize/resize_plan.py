@@ -1,9 +1,9 @@
-"""What a resize patch of a pod says, before anybody decides to send it."""
+"""Plans of in-place resizes, and their patches."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from common.annotations import IN_PLACE_UPDATED
+from common.annotations import IN_PLACE_UPDATED, startup_boost_key
 from common.api.base import QuantityJson
 from common.api.core import Container, ContainerStatus, Pod, ResourceRequirements
 from common.patches import Operation, add, pointer, remove
@@ -21,7 +21,9 @@ from common.recommendation.scaled_containers import (
     scaled_statuses,
 )
 from common.resources import ResourceQuantities, in_order, parse_quantities
-from updater.evaluate.update_order import ContainerOomKill, Verdict, is_outside
+from updater.decision import Reason
+from updater.evaluate.drift import is_outside
+from updater.evaluate.quick_oom_kills import ContainerOomKill
 
 _NO_REQUESTS: ResourceQuantities = {}
 _NOTHING = ResourceRequirements()
@@ -29,32 +31,32 @@ _NOTHING = ResourceRequirements()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizePlan:
-    """A resize as it would be sent now, and what it would do."""
+    """A resize that could be sent, and its effects."""
 
     operations: tuple[Operation, ...]  # for the resize subresource
-    changes: frozenset[tuple[str, str]]  # container and resource whose spec would differ
-    restarts: bool  # some change asks for a restart of its container
+    changes: frozenset[tuple[str, str]]  # changed containers and resources
+    restarts: bool  # some changed resource has the policy RestartContainer
     targets: Mapping[str, ResourceQuantities]  # processed, of all containers
-    # Of a resize that replaces a pending one:
-    lowers: bool = False  # it asks for less of something than the spec does
-    withdraws: bool = False  # it asks for what the pod has: nothing changes for its containers
+    # Only for a resize that replaces a pending one:
+    lowers: bool = False  # some request is below the one in the spec
+    withdraws: bool = False  # the resources are the granted ones
 
 
 def containers_to_patch(
-    verdict: Verdict,
+    why: Reason,
     containers: Mapping[str, ContainerAmounts],
     *,
     requests: Mapping[str, ResourceQuantities],
     ooms: Collection[ContainerOomKill] = (),
 ) -> frozenset[str]:
-    """Return which of the recommended containers a resize is about.
+    """Return the recommended containers that a resize changes.
 
-    A pod that left its range, or was OOM-killed, is resized where that is so; what is in
-    range stays. A pod that merely drifted is resized everywhere.
+    These are all containers of a pod that drifted within its range, and otherwise the containers
+    that are out of range or were OOM-killed.
 
     Source: updater.md 10.6 and D21 (the reference patches all of them).
     """
-    if verdict is Verdict.DRIFTED:
+    if why is Reason.DRIFTED:
         return frozenset(containers)
     killed = {kill.container for kill in ooms}
     return frozenset(
@@ -72,18 +74,22 @@ def plan_resize(
     containers: Mapping[str, ContainerAmounts],
     bounds: PodLevelBounds | None = None,
 ) -> ResizePlan:
-    """Plan to give the ``chosen`` containers what is ``wanted`` for them.
+    """Plan to resize the ``chosen`` containers to the ``wanted`` resources.
 
-    ``wanted`` has one entry for each of the pod's ``scaled_specs``. Chosen containers whose
-    spec says so already are left out. ``bounds`` are those of the pod's own resources, if it has
-    some: they move along in the same patch.
+    ``wanted`` has one entry for each of the pod's ``scaled_specs``. Containers whose spec has the
+    wanted resources are left out. ``bounds`` are those of pod-level resources, which change in the
+    same patch.
     """
     changes = frozenset(_changes(pod, wanted, chosen))
     changing = {container for container, _ in changes}
-    after = _by_name(pod, wanted, changing)
+    pairs = zip(scaled_specs(pod), wanted, strict=True)
+    after = {container.name: want for container, want in pairs if container.name in changing}
     whole = UNCHANGED if bounds is None else bounds.after(pod, after)
+    operations = resize_operations(pod, wanted, changing)
+    if whole:
+        operations += tuple(_resource_operations(POD_LEVEL_PATH, pod.spec.resources, whole))
     return ResizePlan(
-        operations=(*resize_operations(pod, wanted, changing), *_pod_level_operations(pod, whole)),
+        operations=operations,
         changes=changes,
         restarts=any(
             policy.restart_policy == "RestartContainer"
@@ -98,15 +104,8 @@ def plan_resize(
     )
 
 
-def _by_name(
-    pod: Pod, wanted: Collection[WantedResources], names: Collection[str]
-) -> dict[str, WantedResources]:
-    pairs = zip(scaled_specs(pod), wanted, strict=True)
-    return {container.name: want for container, want in pairs if container.name in names}
-
-
 def _inherits(container: Container, resource: str, whole: PodLevelResources) -> bool:
-    """Return whether the container's limit is that of the pod, which changes (KEP-5419)."""
+    """Return whether the container inherits a pod-level limit that changes (KEP-5419)."""
     own = (container.resources or _NOTHING).limits or {}
     return resource in whole.limits and resource not in own
 
@@ -130,7 +129,7 @@ def resize_operations(
 ) -> tuple[Operation, ...]:
     """Return the JSON patch for the resize subresource, containers and resources in order.
 
-    Parents that the spec lacks come first, because ``add`` needs them to be there.
+    Missing parents are added first.
 
     Source: updater.md 10.6; ``resourcesInplaceUpdatesPatchCalculator.CalculatePatches``,
     vertical-pod-autoscaler/pkg/updater/inplace/resource_updates.go.
@@ -142,15 +141,10 @@ def resize_operations(
     return tuple(operations)
 
 
-def _pod_level_operations(pod: Pod, whole: PodLevelResources) -> Iterator[Operation]:
-    if whole:
-        yield from _resource_operations(POD_LEVEL_PATH, pod.spec.resources, whole)
-
-
 def _resource_operations(
     at: str, resources: ResourceRequirements | None, want: WantedResources | PodLevelResources
 ) -> Iterator[Operation]:
-    """Set resources that stand at this path: of a container, or of the pod as a whole."""
+    """Yield the operations that set the resources at a path, of a container or of the pod."""
     spec = resources or _NOTHING
     if spec.requests is None and spec.limits is None:
         yield add(at, {})
@@ -165,30 +159,33 @@ def _resource_operations(
 
 
 def annotation_operations(pod: Pod, unboosted: Collection[str] = ()) -> tuple[Operation, ...]:
-    """Return the JSON patch for the pod itself, once the resize was accepted.
+    """Return the JSON patch for the pod itself after an accepted resize.
 
-    ``unboosted`` are annotations that go: those of start-up boosts that were taken back.
+    ``unboosted`` are containers with an ended start-up boost, whose annotation is removed.
     """
     operations = [add(pointer("metadata", "annotations", IN_PLACE_UPDATED), "true")]
     if pod.metadata.annotations is None:
         operations.insert(0, add(pointer("metadata", "annotations"), {}))
-    operations += [remove(pointer("metadata", "annotations", name)) for name in sorted(unboosted)]
+    operations += [
+        remove(pointer("metadata", "annotations", startup_boost_key(name)))
+        for name in sorted(unboosted)
+    ]
     return tuple(operations)
 
 
 def is_marked(pod: Pod) -> bool:
-    """Return whether the pod says already that we resized it."""
+    """Return whether the pod has the annotation of an in-place update."""
     return (pod.metadata.annotations or {}).get(IN_PLACE_UPDATED) == "true"
 
 
 def unfinished_restarts(pod: Pod, *, resizing: bool) -> bool:
     """Return whether an unfinished resize of the pod restarts one of its containers.
 
-    That is so where the spec and the kubelet's report differ in a resource with the policy
-    RestartContainer. While the kubelet says that it is ``resizing``, the reported resources
-    count, and none reported is a difference. Before it says so, and after, only what it
-    allocated counts: reported cpu may be rounded and stay different for ever. A container that
-    had no requests has nothing allocated: then a request that isn't reported at all is one.
+    It does if the spec and the kubelet's report differ in a resource with the policy
+    RestartContainer. While the kubelet reports that it is ``resizing``, the reported resources
+    count, and a missing report is a difference. Otherwise only allocated requests count, because
+    reported cpu may be rounded and differ permanently. A container without requests had nothing
+    allocated; then a request that isn't reported is a difference.
 
     Source: updater.md D32, kubernetes-resize.md 3.2.
     """

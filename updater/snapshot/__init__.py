@@ -1,1 +1,1 @@
-"""The cluster as the updater sees it: caches of slim objects, and the snapshot of one pass."""
+"""The watch caches of the updater, and the snapshot of one pass."""

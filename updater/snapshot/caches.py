@@ -37,7 +37,7 @@ class Caches:
     limit_ranges: Cache[LimitRange]
     quotas: Cache[ResourceQuota]
     controllers: ControllerCaches
-    nodes: Cache[LiveNode]  # optional: passes go on without it (X103)
+    nodes: Cache[LiveNode]  # optional (X103)
 
     @classmethod
     def following(
@@ -50,10 +50,10 @@ class Caches:
         on_pod: Callable[[Change[LivePod]], None] | None = None,
         on_node: Callable[[Change[LiveNode]], None] | None = None,
     ) -> Self:
-        """Caches of one namespace or, by default, of all; each still has to be run.
+        """Return caches of one namespace or, by default, of all; the caller runs them.
 
-        Pods that are not on a node yet, or that have ended, are none of ours. Nodes belong to no
-        namespace. ``on_vpa``, ``on_pod`` and ``on_node`` are called with every change.
+        Pods without a node and finished pods are left out. ``on_vpa``, ``on_pod`` and ``on_node``
+        are called with every change.
         """
         return cls(
             client=client,
@@ -67,19 +67,19 @@ class Caches:
             ),
             limit_ranges=Cache(client, LIMIT_RANGES, namespace=namespace),
             quotas=Cache(client, RESOURCE_QUOTAS, namespace=namespace),
-            controllers=ControllerCaches.following(client, namespace=namespace),
+            controllers=ControllerCaches.create(client, namespace=namespace),
             nodes=Cache(client, LIVE_NODES, on_change=on_node),
         )
 
     def all(self) -> tuple[Cache[Any], ...]:
-        """Every cache that passes need, to be run and waited for.
+        """Return every cache that passes need.
 
-        ``nodes`` and ``quotas`` are only to be run: without the right to read them passes go on.
+        ``nodes`` and ``quotas`` are optional: passes run without the right to read them.
         """
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
     def quotas_by_namespace(self) -> Mapping[str, Sequence[ResourceQuota]]:
-        """Return the ResourceQuotas, as far as they can be read."""
+        """Return the ResourceQuotas; empty while their cache isn't fresh."""
         if not self.quotas.fresh:
             return {}
         return {
@@ -89,14 +89,14 @@ class Caches:
 
     @property
     def fresh(self) -> bool:
-        """Return whether each of them follows the API server; only then may pods be touched."""
+        """Return whether all needed caches follow the API server, which each update requires."""
         now = asyncio.get_running_loop().time()
         return self.client.reachable and all(each.fresh_from <= now for each in self.all())
 
     async def check(self) -> bool:
-        """As ``fresh``, but where the last call had no answer, ask whether there is one by now.
+        """Return ``fresh``, after another request if the last one had no answer.
 
-        The watches alone don't tell: they may stand, and have nothing to say for minutes.
+        Open watches don't show that the API server is reachable: they may be idle for minutes.
         """
         if not self.client.reachable:
             with contextlib.suppress(KubeError):  # any answer will do
@@ -104,7 +104,7 @@ class Caches:
         return self.fresh
 
     def has_pod(self, pod: Pod) -> bool:
-        """Return whether the pod is there, has the same owners, and nobody asked it to go."""
+        """Return whether the pod exists with the same owners and isn't terminating."""
         found = self.pods.get(pod.metadata.namespace, pod.metadata.name)
         return (
             found is not None
@@ -114,6 +114,6 @@ class Caches:
         )
 
     def has_vpa(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Return whether the VPA is there with the same spec; its recommendation may be newer."""
+        """Return whether the VPA exists with the same spec; its recommendation may be newer."""
         found = self.vpas.get(vpa.metadata.namespace, vpa.metadata.name)
         return found is not None and found.spec == vpa.spec

@@ -1,14 +1,12 @@
-"""What a pass decides on: every VPA with its live pods, at one moment."""
+"""The snapshot that a pass decides on: every VPA with its live pods, at one moment."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
-from common.api.core import LimitRangeSpec, ResourceQuota
+from common.api.core import LimitRangeSpec, Pod, ResourceQuota
 from common.features import FeatureGates
-from common.target.controlling import (
-    has_startup_boost,
-)
+from common.target.controlling import has_startup_boost
 from common.target.owners import Controller
 from updater.snapshot.live_node import LiveNode
 from updater.snapshot.live_pod import LivePod
@@ -22,17 +20,17 @@ IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscaledPods:
-    """One VPA, the live pods that it controls, and what bounds them."""
+    """One VPA, the live pods that it controls, and their workloads and LimitRanges."""
 
     vpa: VerticalPodAutoscaler
     mode: UpdateMode
     pods: tuple[LivePod, ...]  # without those that are terminating
     controllers: Mapping[str, Controller]  # direct ones, by pod UID
-    replicas: Mapping[Controller, int | None]  # that the controllers ask for; None: not known
+    replicas: Mapping[Controller, int | None]  # that the controllers want; None: unknown
     limit_ranges: tuple[LimitRangeSpec, ...]
-    # By workload; also of those that owe a replacement, which may have no pods left.
+    # By workload; includes workloads without pods that lack a replacement.
     sizes: Mapping[Controller, GroupSize] = field(default_factory=dict)
-    # The Deployments of direct controllers, where there is one.
+    # By direct controller that has one.
     deployments: Mapping[Controller, Controller] = field(default_factory=dict)
     rollouts: Mapping[Controller, Rollout] = field(default_factory=dict)  # in progress, by workload
 
@@ -40,21 +38,26 @@ class AutoscaledPods:
         """Return the Deployment of a direct controller, or the controller itself."""
         return self.deployments.get(controller, controller)
 
+    def workload_of(self, pod: Pod) -> Controller | None:
+        """Return the workload of a pod; None: no controller would replace it."""
+        controller = self.controllers.get(pod.metadata.uid)
+        return None if controller is None else self.workload(controller)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """Everything that one cycle decides on."""
+    """The objects that one pass decides on."""
 
-    # By namespace and name, those with pods, or to which a replacement is owed.
+    # Those with pods or a missing replacement, by namespace and name.
     autoscaled: tuple[AutoscaledPods, ...]
-    living: frozenset[str]  # UIDs of all live pods, controlled or not
-    terminating: frozenset[str] = frozenset()  # UIDs of those that somebody asked to go
-    nodes: Mapping[str, LiveNode] = field(default_factory=dict)  # by name, as far as readable
+    living: frozenset[str]  # UIDs of all live pods, with or without a VPA
+    terminating: frozenset[str] = frozenset()  # UIDs
+    nodes: Mapping[str, LiveNode] = field(default_factory=dict)  # by name
     quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)  # by namespace
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
-    """Return the mode of a VPA, by default Recreate; None: a mode of a newer version.
+    """Return the mode of a VPA, by default Recreate; None: unknown to this version.
 
     Source: updater.md 2.1.
     """
@@ -66,7 +69,7 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
 def acts(vpa: VerticalPodAutoscaler) -> bool:
     """Return whether the VPA may change running pods.
 
-    In mode Off or Initial it may only take boosts back; a mode that we don't know may nothing.
+    In mode Off or Initial it may only end start-up boosts; an unknown mode changes nothing.
 
     Source: updater.md 4.
     """
@@ -77,7 +80,7 @@ def acts(vpa: VerticalPodAutoscaler) -> bool:
 def skipped_vpas(
     vpas: Iterable[VerticalPodAutoscaler], features: FeatureGates
 ) -> dict[tuple[str, str], str]:
-    """Return the VPAs that want something of us that we don't do, and why we don't."""
+    """Return the cause for each VPA whose mode is unknown or disabled."""
     found = {}
     for vpa in vpas:
         mode = update_mode(vpa)
@@ -89,5 +92,5 @@ def skipped_vpas(
 
 
 def key_of(vpa: VerticalPodAutoscaler) -> tuple[str, str]:
-    """Namespace and name."""
+    """Return the namespace and name."""
     return vpa.metadata.namespace, vpa.metadata.name

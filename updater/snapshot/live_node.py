@@ -1,4 +1,4 @@
-"""A node as the updater keeps it: its name, and how much its pods may request."""
+"""Nodes in the updater's cache: their names and allocatable resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
 
 class NodeStatus(Wire, frozen=True, kw_only=True):
-    """The part of ``status`` that bounds the requests of one pod."""
+    """The part of ``status`` that limits the requests of a pod."""
 
     allocatable: Mapping[str, QuantityJson] | None = None
 
 
 class LiveNode(Wire, frozen=True, kw_only=True):
-    """A node; of its metadata only the identity stays, of its resources only cpu and memory."""
+    """A node with the identity from its metadata, and its allocatable cpu and memory."""
 
     metadata: ObjectMeta
     status: NodeStatus = NodeStatus()
@@ -34,14 +34,14 @@ class LiveNode(Wire, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCapacity:
-    """What one pod may request on a node at most; remembered with an attempt that did not fit."""
+    """The most that a pod can request on a node; remembered with a resize that did not fit."""
 
     node: str
-    allocatable: ResourceQuantities  # cpu and memory, as far as the node reports them
+    allocatable: ResourceQuantities  # cpu and memory, if reported
 
 
 def node_capacity(node: LiveNode | None) -> NodeCapacity | None:
-    """Return the capacity of a node; None if the node, or one of its quantities, is unknown."""
+    """Return the capacity of a node; None: the node or one of its quantities is unknown."""
     if node is None:
         return None
     try:
@@ -51,26 +51,11 @@ def node_capacity(node: LiveNode | None) -> NodeCapacity | None:
     return NodeCapacity(node=node.metadata.name, allocatable=allocatable)
 
 
-class NodeCapacities:
-    """The capacities of nodes by name; each is read once."""
-
-    def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
-        self._nodes = nodes
-        self._known: dict[str, NodeCapacity | None] = {}
-
-    def of(self, name: str) -> NodeCapacity | None:
-        """Return the capacity of a node, as ``node_capacity``."""
-        if name not in self._known:
-            self._known[name] = node_capacity(self._nodes.get(name))
-        return self._known[name]
-
-
 def has_improved(then: NodeCapacity | None, now: NodeCapacity | None) -> bool:
-    """Return whether an attempt that failed ``then`` may succeed ``now`` (X101).
+    """Return whether a resize that did not fit ``then`` may fit ``now`` (X101).
 
-    It may on another node, and on one that has more of some resource. Capacity that was unknown
-    when the attempt failed and is known now counts as more, once: the next failure is remembered
-    with it.
+    It may on another node, or on one with more of some resource. A capacity that became known
+    counts as more, once: the next failure is remembered with it.
 
     Source: AEP-8818, "cluster conditions improve".
     """

@@ -1,4 +1,4 @@
-"""A pod as the updater keeps it: what it reads, and of equal parts only one."""
+"""Pods in the updater's cache: only the parts that it reads; equal parts are shared."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -17,25 +17,25 @@ from common.api.core import (
     PodSpecWithSidecars,
     PodStatus,
 )
+from common.api.intern_pool import InternPool
 from common.api.meta import ObjectMeta, OwnerReference
-from common.api.sharing import Pool
 from common.recommendation.scaled_containers import scaled_sidecars
-from updater.evaluate.update_order import is_oom_kill
+from updater.evaluate.quick_oom_kills import is_oom_kill
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
 MANAGER = "vpa-updater"
-# The name under which pending resizes are taken back: that is no resize of ours (D18).
+# The manager that withdraws pending resizes, which don't count as resizes (D18).
 WITHDRAWER = f"{MANAGER}-withdrawal"
 
 _CONDITIONS = frozenset({"Ready", "PodResizePending", "PodResizeInProgress"})
-_POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
+_POOL = 1 << 16  # values per pool; about the number of workloads in the largest clusters
 
-_labels = Pool[Mapping[str, str]](_POOL)
-_annotations = Pool[Mapping[str, str]](_POOL)
-_owners = Pool[tuple[OwnerReference, ...]](_POOL)
+_labels = InternPool[Mapping[str, str]](_POOL)
+_annotations = InternPool[Mapping[str, str]](_POOL)
+_owners = InternPool[tuple[OwnerReference, ...]](_POOL)
 # A pool compares content alone, and not types.
-_specs = {kind: Pool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
-_statuses = Pool[tuple[ContainerStatus, ...]](_POOL)
+_specs = {kind: InternPool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
+_statuses = InternPool[tuple[ContainerStatus, ...]](_POOL)
 
 
 class ManagedFieldsEntry(Wire, frozen=True, kw_only=True):
@@ -47,21 +47,21 @@ class ManagedFieldsEntry(Wire, frozen=True, kw_only=True):
 
 
 class LivePodMeta(ObjectMeta, frozen=True, kw_only=True):
-    """``metadata`` with the managed fields, which no other process needs."""
+    """``metadata`` with the managed fields, which only the updater needs."""
 
     managed_fields: tuple[ManagedFieldsEntry, ...] | None = None
 
 
 class LivePod(Pod, frozen=True, kw_only=True):
-    """A pod as the updater's cache holds it: less than a tenth of what it would take as a whole.
+    """A pod in the updater's cache, in less than a tenth of the memory of a whole pod.
 
-    Of annotations, conditions and managed fields only those stay that are ours to read, and an
-    empty map tells of other annotations. Replicas share what is equal in them; where that is the
-    very same object as in an earlier state of a pod, nothing about it has changed.
+    Annotations, conditions and managed fields that the updater doesn't read are dropped; a pod
+    with only other annotations keeps an empty map. Replicas share equal parts. A part that is the
+    same object as before hasn't changed.
     """
 
     metadata: LivePodMeta
-    node_name: str = ""  # from the spec, where it would keep replicas from sharing theirs
+    node_name: str = ""  # moved from the spec, so that replicas share specs
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
@@ -73,7 +73,7 @@ class LivePod(Pod, frozen=True, kw_only=True):
 
 
 class LivePodWithSidecars(LivePod, frozen=True, kw_only=True):
-    """The same where native sidecars are scaled, too (gate NativeSidecar)."""
+    """A pod whose native sidecars are scaled too (gate NativeSidecar)."""
 
     spec: PodSpecWithSidecars = PodSpecWithSidecars()
 
@@ -81,9 +81,13 @@ class LivePodWithSidecars(LivePod, frozen=True, kw_only=True):
 def _kept_meta(meta: LivePodMeta) -> LivePodMeta:
     labels, annotations, owners = meta.labels, meta.annotations, meta.owner_references
     if annotations is not None:
-        ours = {name: value for name, value in annotations.items() if _is_read(name)}
-        annotations = _annotations.shared(ours)
-    resizes = tuple(entry for entry in meta.managed_fields or () if _is_resize(entry))
+        kept = {name: value for name, value in annotations.items() if _is_read(name)}
+        annotations = _annotations.shared(kept)
+    resizes = tuple(
+        entry
+        for entry in meta.managed_fields or ()
+        if entry.manager == MANAGER and entry.subresource == "resize" and entry.time is not None
+    )
     return structs.replace(
         meta,
         namespace=sys.intern(meta.namespace),
@@ -98,10 +102,6 @@ def _is_read(annotation: str) -> bool:
     return annotation in (OBSERVED_CONTAINERS, IN_PLACE_UPDATED) or annotation.startswith(
         STARTUP_BOOST_PREFIX
     )
-
-
-def _is_resize(entry: ManagedFieldsEntry) -> bool:
-    return entry.manager == MANAGER and entry.subresource == "resize" and entry.time is not None
 
 
 def _kept_status(pod: Pod) -> PodStatus:
@@ -143,7 +143,7 @@ def _kept_container(status: ContainerStatus) -> ContainerStatus:
 
 
 def resized_at(pod: LivePod) -> datetime | None:
-    """Return when we last resized the pod in place, as the API server remembers it.
+    """Return the time of the updater's last resize of the pod, by its managed fields.
 
     Source: updater.md 13, D18.
     """

@@ -1,4 +1,4 @@
-"""A VPA as the updater keeps it: what it reads, and when its update policy was written."""
+"""VPAs in the updater's cache: the parts that it reads, and the last write of the update policy."""
 
 import sys
 from collections.abc import Iterator
@@ -20,34 +20,34 @@ from common.api.autoscaling import (
     VpaStatus,
 )
 from common.api.base import Time
+from common.api.intern_pool import InternPool
 from common.api.meta import ObjectMeta
-from common.api.sharing import Pool
 
 _RECOMMENDED = "RecommendationProvided"
-_POOL = 1 << 14  # policies of a kind; most VPAs have one that others have, too
+_POOL = 1 << 14  # policies per pool; most VPAs share theirs with others
 
-_update_policies = Pool[UpdatePolicy](_POOL)
-_resource_policies = Pool[ResourcePolicy](_POOL)
+_update_policies = InternPool[UpdatePolicy](_POOL)
+_resource_policies = InternPool[ResourcePolicy](_POOL)
 
 
 class LiveVpaMeta(ObjectMeta, frozen=True, kw_only=True):
-    """``metadata`` with what the managed fields tell, which no other process needs.
+    """``metadata`` with the time of the last policy write from the managed fields.
 
-    The entries are dropped while decoding: all that is kept is the time. They are the business
-    of the API server and other clients, so whatever they look like, they never fail the VPA.
+    Decoding drops the entries themselves. Malformed ones never fail the VPA, because other
+    clients write them.
     """
 
-    managed_fields: Any = None  # as JSON holds it at first, then the time, or None
+    managed_fields: Any = None  # decoded JSON at first, then the time or None
 
     def __post_init__(self) -> None:
         force_setattr(self, "managed_fields", _last_policy_write(self.managed_fields))
 
 
 class LiveVpa(VerticalPodAutoscaler, frozen=True, kw_only=True):
-    """A VPA as the updater's cache holds it: half of what it would take as a whole.
+    """A VPA in the updater's cache, in half of the memory of a whole VPA.
 
-    Labels, annotations and owners go, and so do all conditions but the one that is read, and the
-    targets before capping, which only explanations show. VPAs share what is equal in them.
+    Labels, annotations, owners, uncapped targets, and conditions except RecommendationProvided
+    are dropped. VPAs share equal parts.
     """
 
     metadata: LiveVpaMeta
@@ -122,16 +122,13 @@ def _kept_recommendation(recommended: RecommendedPodResources) -> RecommendedPod
 
 
 def policy_written_at(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """Return the last write to ``spec.updatePolicy``; None: there was none, or it is unknown."""
+    """Return the time of the last write to ``spec.updatePolicy``; None: none, or unknown."""
     found = vpa.metadata.managed_fields if isinstance(vpa.metadata, LiveVpaMeta) else None
     return found if isinstance(found, datetime) else None
 
 
 def recommended_since(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """Return when RecommendationProvided became True; None: it isn't, or has no time.
-
-    The recommender keeps the time while the condition stays the same.
-    """
+    """Return when RecommendationProvided became True; None: it isn't True, or has no time."""
     for condition in vpa.status.conditions or ():
         if condition.type == _RECOMMENDED and condition.status == "True":
             at = condition.last_transition_time
@@ -140,9 +137,9 @@ def recommended_since(vpa: VerticalPodAutoscaler) -> datetime | None:
 
 
 def in_force_since(vpa: VerticalPodAutoscaler) -> datetime | None:
-    """Return from when on new pods should have come up with a recommendation; None: not known.
+    """Return the time since which new pods should have the recommendation; None: unknown.
 
-    That is after there was one, and after the last word on how it is applied.
+    It is the later of the first recommendation and the last write of the update policy.
     """
     recommended, written = recommended_since(vpa), policy_written_at(vpa)
     return None if recommended is None or written is None else max(recommended, written)
@@ -152,7 +149,7 @@ def _last_policy_write(raw: object) -> datetime | None:
     if isinstance(raw, datetime):  # a copy of what was decoded before
         return raw
     times = list(_policy_writes(raw))
-    # One of several writes without a time may be the last one.
+    # A write without a time may be the last one.
     return None if None in times else max((time for time in times if time), default=None)
 
 

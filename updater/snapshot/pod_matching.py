@@ -1,4 +1,4 @@
-"""Which VPA controls which pods; of what stays the same it is found out once."""
+"""Matches pods to the VPAs that control them; results are reused while objects don't change."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from updater.snapshot.cluster_snapshot import key_of
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.owner_chain import OwnerChain, OwnerChains
 
-_SLICE = 1000  # groups looked at before other tasks run
-_SMALL_LOOKS = 10_000  # the same, for a look at a pod
+_SLICE = 1000  # groups before other tasks run
+_POD_SLICE = 10_000  # pods before other tasks run
 
 AlikeKey: TypeAlias = tuple[str, int, int]
 
@@ -34,10 +34,10 @@ Matched: TypeAlias = Mapping[tuple[str, str], Mapping[Controller, PodGroup]]
 
 @dataclass(slots=True, eq=False)
 class _AlikePods:
-    """Pods of a namespace whose owners and labels are the same objects, as replicas share them.
+    """Pods of a namespace whose owners and labels are the same objects.
 
-    It keeps both alive: no other object can have their identity. All but the pods is what was
-    found out about them, and holds while the candidates are the same tuple.
+    It references both, so no other object can get their identities. ``chosen`` is valid while
+    ``candidates`` is the same tuple.
     """
 
     owners: tuple[OwnerReference, ...] | None
@@ -49,11 +49,10 @@ class _AlikePods:
 
 
 class Matcher:
-    """Matches the pods of one pass after the other.
+    """Matches the pods of each pass.
 
-    Owners are walked once for each direct controller, and a VPA is chosen once for all pods that
-    share owners and labels. From pass to pass both are remembered, as long as the objects that
-    they were read from are the very same ones.
+    Owner chains are found once for each direct controller, and a VPA is chosen once for all pods
+    that share owners and labels. Both are reused in later passes while their objects are the same.
     """
 
     def __init__(
@@ -61,23 +60,22 @@ class Matcher:
     ) -> None:
         self._errors = errors
         self._owner_chains = OwnerChains(controllers, targets)
-        self._kin: dict[AlikeKey, _AlikePods] = {}
+        self._alike: dict[AlikeKey, _AlikePods] = {}
         self._candidates: dict[TargetKey, tuple[SelectedVpa, ...]] = {}
 
     async def match(self, pods: Iterable[LivePod], selected: Iterable[SelectedVpa]) -> Matched:
-        """Return the pods that each VPA controls; only in namespaces with VPAs."""
+        """Return the pods that each VPA controls."""
         candidates = self._candidates = _by_target(selected, self._candidates)
-        kin = await self._gather(pods, {namespace for namespace, _, _ in candidates})
+        alike_pods = await self._gather(pods, {namespace for namespace, _, _ in candidates})
         owner_chains: dict[Controller, OwnerChain | None] = {}  # of this pass
         matched: dict[tuple[str, str], dict[Controller, PodGroup]] = {}
-        async for each in pausing(kin, every=_SLICE):
+        async for each in pausing(alike_pods, every=_SLICE):
             controller, first = each.controller, each.pods[0].metadata
             if controller is None:
                 continue
             with self._errors.around("match", "Pod", first.namespace, first.name):
                 if controller not in owner_chains:
-                    known = self._owner_chains.known(controller)
-                    owner_chains[controller] = known or await self._owner_chains.of(controller)
+                    owner_chains[controller] = await self._owner_chains.of(controller)
                 owner_chain = owner_chains[controller]
                 if owner_chain is None:
                     continue
@@ -87,39 +85,41 @@ class Matcher:
                     each.chosen = None if found is None else key_of(found.vpa)
                     each.candidates = among
                 if each.chosen is not None:
-                    _add(matched.setdefault(each.chosen, {}), controller, owner_chain, each.pods)
+                    groups = matched.setdefault(each.chosen, {})
+                    group = groups.setdefault(controller, PodGroup(owner_chain, []))
+                    group.pods += each.pods
         self._owner_chains.keep_only(owner_chains)
         return matched
 
     async def _gather(
         self, pods: Iterable[LivePod], namespaces: Collection[str]
     ) -> Collection[_AlikePods]:
-        """Return the pods of these namespaces, with their kin; those without pods are forgotten."""
-        before, after = self._kin, dict[AlikeKey, _AlikePods]()
-        async for pod in pausing(pods, every=_SMALL_LOOKS):
+        """Return the pods of these namespaces, grouped by owners and labels."""
+        before, after = self._alike, dict[AlikeKey, _AlikePods]()
+        async for pod in pausing(pods, every=_POD_SLICE):
             meta = pod.metadata
             if meta.namespace not in namespaces:
                 continue
             owners, labels = meta.owner_references, meta.labels
             key = (meta.namespace, id(owners), id(labels))
-            kin = after.get(key)
-            if kin is not None:
-                kin.pods.append(pod)
+            alike = after.get(key)
+            if alike is not None:
+                alike.pods.append(pod)
                 continue
-            kin = before.get(key)
-            if kin is None:
-                kin = _AlikePods(owners, labels, controller_of(meta), [pod])
+            alike = before.get(key)
+            if alike is None:
+                alike = _AlikePods(owners, labels, controller_of(meta), [pod])
             else:
-                kin.pods = [pod]
-            after[key] = kin
-        self._kin = after
+                alike.pods = [pod]
+            after[key] = alike
+        self._alike = after
         return after.values()
 
 
 def _by_target(
     selected: Iterable[SelectedVpa], before: Mapping[TargetKey, tuple[SelectedVpa, ...]]
 ) -> dict[TargetKey, tuple[SelectedVpa, ...]]:
-    """Return the VPAs of each target; the tuple is the one of before where all of them are."""
+    """Return the VPAs of each target; the tuple of ``before`` if its VPAs are the same."""
     found: dict[TargetKey, list[SelectedVpa]] = {}
     for candidate in selected:
         key = target_key(candidate.vpa)
@@ -136,16 +136,3 @@ def _same_or_new(
         if all(one.vpa is its.vpa and one.selector is its.selector for one, its in pairs):
             return before
     return tuple(found)
-
-
-def _add(
-    groups: dict[Controller, PodGroup],
-    controller: Controller,
-    owner_chain: OwnerChain,
-    pods: list[LivePod],
-) -> None:
-    group = groups.get(controller)
-    if group is None:
-        groups[controller] = PodGroup(owner_chain, pods)
-    else:
-        group.pods.extend(pods)

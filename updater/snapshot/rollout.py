@@ -1,29 +1,30 @@
-"""How many pods have to stay available while a controller rolls out a new version (X105)."""
+"""Rollouts in progress, and the pods that have to stay available during them (X105)."""
 
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from common.api.core import Pod
-from common.api.workloads import DaemonSet, Deployment, StatefulSet, UpdateStrategy
+from common.api.workloads import DaemonSet, Deployment, RollingUpdate, StatefulSet
 
 _COMPLETE = "NewReplicaSetAvailable"
 _PAUSED = "DeploymentPaused"
 _RECREATE = "Recreate"
 _ON_DELETE = "OnDelete"
+_DEFAULTS = RollingUpdate()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """A rollout in progress, and what the workload's own strategy promises meanwhile."""
+    """A rollout in progress, with the limits of the workload's own strategy."""
 
     replicas: int
     max_unavailable: int
-    min_ready: timedelta = timedelta()  # that a pod has to be Ready before it is available
-    recreates: bool = False  # all old pods end first: no other pod is to be evicted
+    min_ready: timedelta = timedelta()  # a pod is available after it has been Ready for this time
+    recreates: bool = False  # strategy Recreate: no pod is evicted
 
     def must_stay(self, tolerance_fraction: float) -> int:
-        """Return how many pods have to stay available, within the eviction tolerance as well."""
+        """Return how many pods must stay available, by the strategy and the eviction tolerance."""
         tolerance = math.trunc(self.replicas * tolerance_fraction)
         return self.replicas - min(self.max_unavailable, tolerance)
 
@@ -42,7 +43,7 @@ class Rollout:
 
 
 def rollout_of(workload: object) -> Rollout | None:
-    """Return the rollout of a workload that is in progress, if there is one."""
+    """Return the rollout of a workload; None: none is in progress."""
     if isinstance(workload, Deployment):
         return _of_deployment(workload)
     if isinstance(workload, StatefulSet):
@@ -51,14 +52,18 @@ def rollout_of(workload: object) -> Rollout | None:
 
 
 def _of_deployment(found: Deployment) -> Rollout | None:
-    """Source: k8s.io/kubernetes pkg/controller/deployment/util, ``MaxUnavailable``."""
+    """Return the rollout of a Deployment.
+
+    Source: k8s.io/kubernetes pkg/controller/deployment/util, ``MaxUnavailable``.
+    """
     replicas = _replicas(found)
     if _is_complete(found, replicas):
         return None
     strategy = found.spec.strategy
     recreates = strategy.type == _RECREATE
-    unavailable = _resolved(_max_unavailable(strategy, "25%"), replicas)
-    if not unavailable and not _resolved(_max_surge(strategy, "25%"), replicas, up=True):
+    rolling = strategy.rolling_update or _DEFAULTS
+    unavailable = _resolved(rolling.max_unavailable, replicas, default="25%")
+    if not unavailable and not _resolved(rolling.max_surge, replicas, default="25%", up=True):
         unavailable = 1
     return Rollout(
         replicas=replicas,
@@ -71,11 +76,10 @@ def _of_deployment(found: Deployment) -> Rollout | None:
 def _is_complete(found: Deployment, replicas: int) -> bool:
     """Return whether all pods are of the newest ReplicaSet, and were available once.
 
-    A pod that is lost later is no new rollout: the condition Progressing keeps its reason. A
-    Deployment without a progress deadline has no such condition, and that of a paused one says
-    nothing. Then it can't be told whether a pod was available once, and the rollout is over when
-    all that are wanted were created and no old one is left: a pod that crashes would otherwise
-    hold back the others for as long as it does.
+    A pod that is lost later starts no rollout: the condition Progressing keeps its reason.
+    Without this condition (no progress deadline), or while the Deployment is paused, the rollout is
+    complete when all wanted pods were created and no old one is left. Otherwise a crashing pod
+    would block updates of the others.
 
     Source: k8s.io/kubernetes pkg/controller/deployment, ``syncRolloutStatus``.
     """
@@ -93,16 +97,19 @@ def _is_complete(found: Deployment, replicas: int) -> bool:
 
 
 def _of_stateful_set(found: StatefulSet) -> Rollout | None:
-    """Source: k8s.io/kubernetes pkg/controller/statefulset, ``getStatefulSetMaxUnavailable``."""
+    """Return the rollout of a StatefulSet.
+
+    Source: k8s.io/kubernetes pkg/controller/statefulset, ``getStatefulSetMaxUnavailable``.
+    """
     strategy, status, replicas = found.spec.update_strategy, found.status, _replicas(found)
-    rolling = strategy.rolling_update
-    partition = 0 if rolling is None else rolling.partition
+    rolling = strategy.rolling_update or _DEFAULTS
     observed = status.observed_generation >= found.metadata.generation
     same = status.current_revision == status.update_revision
-    reached = bool(partition) and status.updated_replicas >= replicas - partition
+    kept = rolling.partition
+    reached = bool(kept) and status.updated_replicas >= replicas - kept
     if strategy.type == _ON_DELETE or (observed and (same or reached)):
         return None
-    unavailable = max(_resolved(_max_unavailable(strategy, 1), replicas), 1)
+    unavailable = max(_resolved(rolling.max_unavailable, replicas, default=1), 1)
     return Rollout(
         replicas=replicas,
         max_unavailable=min(unavailable, replicas),
@@ -111,14 +118,18 @@ def _of_stateful_set(found: StatefulSet) -> Rollout | None:
 
 
 def _of_daemon_set(found: DaemonSet) -> Rollout | None:
-    """Source: k8s.io/kubernetes pkg/controller/daemon/util, ``UnavailableCount``."""
+    """Return the rollout of a DaemonSet.
+
+    Source: k8s.io/kubernetes pkg/controller/daemon/util, ``UnavailableCount``.
+    """
     strategy, status = found.spec.update_strategy, found.status
     observed = status.observed_generation >= found.metadata.generation
     updated = status.updated_number_scheduled >= status.current_number_scheduled
     if strategy.type == _ON_DELETE or (observed and updated):
         return None
     desired = status.desired_number_scheduled
-    unavailable = _resolved(_max_unavailable(strategy, 1), desired, up=True)
+    rolling = strategy.rolling_update or _DEFAULTS
+    unavailable = _resolved(rolling.max_unavailable, desired, default=1, up=True)
     return Rollout(
         replicas=desired,
         max_unavailable=min(unavailable, desired),
@@ -130,23 +141,12 @@ def _replicas(found: Deployment | StatefulSet) -> int:
     return 1 if found.spec.replicas is None else found.spec.replicas
 
 
-def _max_unavailable(strategy: UpdateStrategy, default: int | str) -> int | str:
-    rolling = strategy.rolling_update
-    found = None if rolling is None else rolling.max_unavailable
-    return default if found is None else found
-
-
-def _max_surge(strategy: UpdateStrategy, default: int | str) -> int | str:
-    rolling = strategy.rolling_update
-    found = None if rolling is None else rolling.max_surge
-    return default if found is None else found
-
-
-def _resolved(amount: int | str, total: int, *, up: bool = False) -> int:
+def _resolved(amount: int | str | None, total: int, *, default: int | str, up: bool = False) -> int:
     """Return a number of pods; a percentage of ``total`` is rounded down, or ``up``.
 
-    Anything else that is no number, which no API server stores, is none.
+    Any other text is zero.
     """
+    amount = default if amount is None else amount
     if isinstance(amount, int):
         return amount
     percent = amount.removesuffix("%")

@@ -1,6 +1,6 @@
-"""Which VPAs and pods a snapshot is about."""
+"""The VPAs and pods of a snapshot."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,37 +11,32 @@ from common.kube.endpoints import VPAS
 from common.kube.targets import TargetError, Targets
 from common.runtime.object_errors import ObjectErrors
 from common.runtime.pausing import pausing
-from common.target.controlling import (
-    SelectedVpa,
-    can_control_pods,
-    target_key,
-)
+from common.target.controlling import SelectedVpa, can_control_pods, target_key
 from updater.snapshot.cluster_snapshot import acts, key_of
 from updater.snapshot.live_pod import LivePod
 
-_SLICE = 1000  # objects looked at before other tasks run
-_LARGE_SLICE = 20_000  # the same, for a single look
+_SLICE = 1000  # VPAs before other tasks run
+_POD_SLICE = 20_000  # pods before other tasks run
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The VPAs that a plan is about; an empty text stands for all.
+    """The VPAs of a plan; an empty text stands for all.
 
-    Pods of a namespace are matched to the VPAs of that namespace, and no budget is shared beyond
-    a VPA: so what is left out changes nothing about the rest. Only a ResourceQuota is shared; what
-    other VPAs would take of it in the same pass is not in the plan.
+    VPAs outside of the scope don't change the plan, except that they share ResourceQuotas: the
+    plan ignores their use of a quota in the same pass.
     """
 
     namespace: str = ""
     vpa: str = ""
 
     def covers(self, vpa: VerticalPodAutoscaler) -> bool:
-        """Return whether the plan is about this VPA."""
+        """Return whether the plan covers this VPA."""
         meta = vpa.metadata
         return self.namespace in ("", meta.namespace) and self.vpa in ("", meta.name)
 
     def reach(self, vpas: Iterable[VerticalPodAutoscaler]) -> tuple[VerticalPodAutoscaler, ...]:
-        """Return the VPAs that are to be looked at: one may be the older one of the same target."""
+        """Return all VPAs of the covered namespaces: an older one may have the same target."""
         known = tuple(vpas)
         if self == EVERYTHING:
             return known
@@ -49,9 +44,9 @@ class Scope:
         return tuple(vpa for vpa in known if vpa.metadata.namespace in namespaces)
 
     def namespaces(self, vpas: Iterable[VerticalPodAutoscaler]) -> frozenset[str] | None:
-        """Return those whose pods are to be looked at, of the VPAs in ``reach``; None: all."""
+        """Return the namespaces of the VPAs in ``reach``, whose pods are needed; None: all."""
         if self == EVERYTHING:
-            return None  # a pass remembers pods as long as they live, with a VPA or without one
+            return None  # a pass keeps the state of all live pods, with a VPA or without one
         return frozenset(vpa.metadata.namespace for vpa in vpas)
 
 
@@ -61,21 +56,21 @@ EVERYTHING = Scope()
 async def select_vpas(
     vpas: Collection[VerticalPodAutoscaler], targets: Targets, errors: ObjectErrors
 ) -> tuple[list[SelectedVpa], dict[tuple[str, str], str]]:
-    """Return the VPAs that a pod may belong to, with the selectors of their targets.
+    """Return the VPAs that can control pods, with the selectors of their targets.
 
-    Also, by namespace and name, why those have none that could not be resolved.
+    Also return the causes for VPAs whose target has no selector, by namespace and name.
 
-    They are those of admission: an older VPA of mode Initial, or of a mode that we don't know,
-    does nothing to running pods, but it is the one that patches their replacements. By the word
-    of a younger one they would be evicted for ever. One of mode Off without a boost patches
-    nothing, and where the selector can't be found, nothing can be said.
+    The rule is that of admission: an older VPA of mode Initial or of an unknown mode doesn't
+    change running pods, but it controls the patches of their replacements. A younger VPA with the
+    same target would otherwise evict them repeatedly. A VPA of mode Off without a boost controls
+    no pods.
 
     Source: updater.md 4, admission.md 4.
     """
     selected = []
     unresolved = {}
     targeted = {target_key(vpa) for vpa in vpas if acts(vpa)}
-    async for vpa in pausing(targets.in_turn(sorted(vpas, key=key_of)), every=_SLICE):
+    async for vpa in pausing(targets.postponed_first(sorted(vpas, key=key_of)), every=_SLICE):
         if target_key(vpa) not in targeted:
             continue
         if not can_control_pods(vpa):
@@ -91,27 +86,22 @@ async def select_vpas(
     return selected, unresolved
 
 
-@dataclass(frozen=True, slots=True)
-class PodsByState:
-    """Those that nobody has asked to go, and the UIDs of the others."""
-
-    live: Sequence[LivePod]
-    terminating: frozenset[str]
-
-
 async def divide_pods(
     pods: Snapshot[LivePod], namespaces: Iterable[str] | None = None
-) -> PodsByState:
-    """Return the pods of some namespaces or, by default, of all."""
-    there = (
+) -> tuple[list[LivePod], frozenset[str]]:
+    """Return the live pods of some namespaces or, by default, of all.
+
+    Also return the UIDs of the terminating pods.
+    """
+    found = (
         pods.items()
         if namespaces is None
         else chain.from_iterable(map(pods.in_namespace, namespaces))
     )
     live, terminating = [], []
-    async for pod in pausing(there, every=_LARGE_SLICE):
+    async for pod in pausing(found, every=_POD_SLICE):
         if pod.metadata.deletion_timestamp is None:
             live.append(pod)
         else:
             terminating.append(pod.metadata.uid)
-    return PodsByState(live, frozenset(terminating))
+    return live, frozenset(terminating)

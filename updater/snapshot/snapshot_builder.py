@@ -1,4 +1,4 @@
-"""Builds the snapshot of a pass; what is the same as in the last one is the same object."""
+"""Builds the snapshot of a pass; an unchanged VPA is the same object as in the last one."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,33 +16,31 @@ from common.target.controlling import SelectedVpa
 from common.target.owners import Controller
 from updater.snapshot.cluster_snapshot import (
     AutoscaledPods,
-    ClusterSnapshot,
     acts,
     key_of,
     update_mode,
 )
 from updater.snapshot.owner_chain import OwnerChain
 from updater.snapshot.pod_matching import Matched, PodGroup
-from updater.snapshot.selection import PodsByState
 from updater.snapshot.workload_size import GroupSize, group_size
 
-_SLICE = 500  # VPAs put together before other tasks run
-NONE_OWED: Mapping[str, Collection[Controller]] = {}
+_SLICE = 500  # VPAs before other tasks run
+_NONE: Mapping[str, Collection[Controller]] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BuiltVpa:
-    """One VPA as it was last seen, and the owner_chains of its groups."""
+    """One VPA in the last snapshot, and the owner chains of its groups."""
 
     scaled: AutoscaledPods
     owner_chains: tuple[OwnerChain, ...]
 
 
 class SnapshotBuilder:
-    """Puts together what the decisions need to know of each VPA that has pods.
+    """Builds the ``AutoscaledPods`` of each VPA that has pods.
 
-    A VPA about which nothing has changed since the last pass is the very same ``AutoscaledPods``:
-    who judged it then, needs to look no further.
+    A VPA that hasn't changed since the last pass keeps its ``AutoscaledPods`` object, so results
+    about it stay valid.
     """
 
     def __init__(self, controllers: ControllerCaches, errors: ObjectErrors) -> None:
@@ -55,15 +53,14 @@ class SnapshotBuilder:
         self,
         selected: Iterable[SelectedVpa],
         matched: Matched,
-        pods: PodsByState,
         limit_ranges: Snapshot[LimitRange],
         *,
-        owing: Mapping[str, Collection[Controller]] = NONE_OWED,
-    ) -> ClusterSnapshot:
-        """Return the snapshot of all VPAs that may act.
+        awaited: Mapping[str, Collection[Controller]] = _NONE,
+    ) -> tuple[AutoscaledPods, ...]:
+        """Return the pods of all VPAs that may act.
 
-        ``owing`` are, by the UID of the VPA, the workloads of evicted pods whose replacements
-        are still to come: with or without pods, they are looked at.
+        ``awaited`` are the workloads of evicted pods without a replacement, by the UID of the VPA.
+        Their sizes are in the snapshot even if they have no pods.
         """
         limits = self._limits_of(limit_ranges)
         after: dict[tuple[str, str], _BuiltVpa] = {}
@@ -72,31 +69,27 @@ class SnapshotBuilder:
             vpa = candidate.vpa
             key = key_of(vpa)
             groups = matched.get(key, {})
-            owed = owing.get(vpa.metadata.uid, ())
-            if not (groups or owed) or not acts(vpa):
+            missing = awaited.get(vpa.metadata.uid, ())
+            if not (groups or missing) or not acts(vpa):
                 continue
-            frozen = None
+            built = None
             with self._errors.around("freeze", VPAS.kind, *key):
                 bounds = limits.get(vpa.metadata.namespace, ())
-                frozen = self._frozen(candidate, groups, bounds, owed)
-            if frozen is None:
+                built = self._built(candidate, groups, bounds, missing)
+            if built is None:
                 continue
-            autoscaled.append(frozen.scaled)
-            if not owed:
-                after[key] = frozen
+            autoscaled.append(built.scaled)
+            if not missing:
+                after[key] = built
         self._before = after
-        return ClusterSnapshot(
-            autoscaled=tuple(autoscaled),
-            living=frozenset([pod.metadata.uid for pod in pods.live]),
-            terminating=pods.terminating,
-        )
+        return tuple(autoscaled)
 
-    def _frozen(
+    def _built(
         self,
         candidate: SelectedVpa,
         groups: Mapping[Controller, PodGroup],
         limits: tuple[LimitRangeSpec, ...],
-        owed: Collection[Controller],
+        missing: Collection[Controller],
     ) -> _BuiltVpa | None:
         vpa = candidate.vpa
         mode = update_mode(vpa)
@@ -107,7 +100,7 @@ class SnapshotBuilder:
         before = self._before.get(key_of(vpa))
         if (
             before is not None
-            and not owed
+            and not missing
             and before.scaled.vpa is vpa
             and before.scaled.limit_ranges is limits
             and _same(before.owner_chains, owner_chains)
@@ -115,9 +108,9 @@ class SnapshotBuilder:
         ):
             return before
         sizes = _sizes(owner_chains)
-        for owner in owed:
+        for owner in missing:
             if owner not in sizes:
-                sizes[owner] = group_size(owner, self._controllers)
+                sizes[owner] = group_size(owner, self._controllers.find)
         scaled = AutoscaledPods(
             vpa=vpa,
             mode=mode,
@@ -144,7 +137,7 @@ class SnapshotBuilder:
     def _limits_of(
         self, limit_ranges: Snapshot[LimitRange]
     ) -> Mapping[str, tuple[LimitRangeSpec, ...]]:
-        """Return the LimitRanges by namespace; as long as they say the same, the same tuple."""
+        """Return the LimitRanges by namespace; an equal tuple is the same object as before."""
         before, after = self._limits, dict[str, tuple[LimitRangeSpec, ...]]()
         for namespace in limit_ranges.namespaces():
             found = tuple(item.spec for item in limit_ranges.in_namespace(namespace))
@@ -155,19 +148,19 @@ class SnapshotBuilder:
 
 
 def _sizes(owner_chains: Iterable[OwnerChain]) -> dict[Controller, GroupSize]:
-    """Return the size of each workload; its ReplicaSets may surge above what a Deployment wants."""
-    asked: Counter[Controller] = Counter()
+    """Return the size of each workload; ReplicaSets may surge above a Deployment's wanted count."""
+    wanted: Counter[Controller] = Counter()
     sizes: dict[Controller, GroupSize] = {}
     for owner_chain in owner_chains:
         workload, size = owner_chain.workload, owner_chain.size
         sizes[workload] = size
         if workload.kind == "Deployment" and size.wanted:
-            asked[workload] += owner_chain.replicas or 0
-            if asked[workload] > size.wanted:
-                sizes[workload] = replace(size, wanted=asked[workload])
+            wanted[workload] += owner_chain.replicas or 0
+            if wanted[workload] > size.wanted:
+                sizes[workload] = replace(size, wanted=wanted[workload])
     return sizes
 
 
 def _same(before: Sequence[object], after: Sequence[object]) -> bool:
-    """Return whether these are the very same objects."""
+    """Return whether both have the same objects."""
     return len(before) == len(after) and all(map(is_, before, after))

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -27,7 +27,7 @@ def _untimed(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassInput:
-    """The VPAs of a pass, those that it skips, and the snapshot that it decides on."""
+    """The VPAs of a pass, the causes for skipped ones, and the snapshot."""
 
     vpas: Sequence[VerticalPodAutoscaler]
     skipped: Mapping[tuple[str, str], str]  # why, by namespace and name
@@ -35,7 +35,7 @@ class PassInput:
 
 
 class SnapshotSource:
-    """Takes one snapshot after the other; what stays the same is looked up once."""
+    """Takes snapshots; results about unchanged objects are reused."""
 
     def __init__(
         self,
@@ -56,27 +56,16 @@ class SnapshotSource:
         self._matcher = Matcher(caches.controllers, targets, errors)
         self._builder = SnapshotBuilder(caches.controllers, errors)
 
-    def without_memory(self) -> "SnapshotSource":
-        """Return a source for a part of the cluster, which would spoil what this one remembers."""
-        return SnapshotSource(
-            self._caches,
-            self._targets,
-            ignored_namespaces=self._ignored_namespaces,
-            features=self._features,
-            interval=self._interval,
-            errors=self._errors,
-        )
-
     async def take(
         self,
         *,
-        owing: Mapping[str, Collection[Controller]],
+        awaited: Mapping[str, Collection[Controller]],
         scope: Scope = EVERYTHING,
         timed: Timed = _untimed,
     ) -> PassInput:
-        """Take a snapshot; the pass that decides on it doesn't read the caches again.
+        """Return a snapshot, the only input of a pass from the caches.
 
-        ``owing`` are the workloads that replacements are awaited for, by UID of the VPA.
+        ``awaited`` are the workloads of evicted pods without a replacement, by the UID of the VPA.
         """
         caches = self._caches
         self._targets.begin_cycle(self._interval.total_seconds())
@@ -88,19 +77,20 @@ class SnapshotSource:
             )
             selected, unresolved = await select_vpas(vpas, self._targets, self._errors)
         with timed("ListPods"):
-            pods = await divide_pods(caches.pods.snapshot, scope.namespaces(vpas))
+            live, terminating = await divide_pods(caches.pods.snapshot, scope.namespaces(vpas))
         with timed("FilterPods"):
-            matched = await self._matcher.match(pods.live, selected)
+            matched = await self._matcher.match(live, selected)
         with timed("AdmissionInit"):
-            snapshot = await self._builder.build(
+            autoscaled = await self._builder.build(
                 [each for each in selected if scope.covers(each.vpa)],
                 matched,
-                pods,
                 caches.limit_ranges.snapshot,
-                owing=owing,
+                awaited=awaited,
             )
-        snapshot = replace(
-            snapshot,
+        snapshot = ClusterSnapshot(
+            autoscaled=autoscaled,
+            living=frozenset([pod.metadata.uid for pod in live]),
+            terminating=terminating,
             quotas=caches.quotas_by_namespace(),
             nodes=caches.nodes.snapshot.by_namespace().get("", {}),
         )

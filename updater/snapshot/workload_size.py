@@ -1,22 +1,26 @@
-"""What controllers say of the number of their pods."""
+"""The wanted and existing numbers of pods of controllers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from common.api.workloads import DaemonSet, Job, ReplicationController, Workload
-from common.kube.targets import ControllerCaches
 from common.target.owners import Controller, controller_of
 
-_TELLING = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
+_WITH_COUNT = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
 _DEPLOYMENT = "Deployment"
 _JOB = "Job"
 _ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
+Find: TypeAlias = Callable[[Controller], object | None]
+"""Returns a controller's object; None: there is none, or its kind isn't well-known."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """How many pods a workload is to have, and how many it has, on a node or not.
+    """The wanted and the existing number of pods of a workload, on a node or not.
 
-    ``wanted`` is None where the controller is gone, or says nothing of that.
+    ``wanted`` is None if the controller is gone or has no such number.
     """
 
     wanted: int | None = None
@@ -26,62 +30,59 @@ class GroupSize:
 UNKNOWN = GroupSize()
 
 
-def replicas_of(controller: Controller, caches: ControllerCaches) -> int | None:
-    """Return how many pods a controller asks for; None where it is not found, or a kind of its own.
+def replicas_of(controller: Controller, find: Find) -> int | None:
+    """Return how many pods a controller wants; None: it is not found, or of another kind.
 
-    A DaemonSet tells the number of its ready pods, as the reference takes it. One that is being
-    deleted creates none any more (X89).
+    For a DaemonSet it is the number of ready pods, as in the reference. A controller that is being
+    deleted wants none (X89).
 
     Source: updater.md 5.
     """
-    if controller.kind not in _TELLING:
+    if controller.kind not in _WITH_COUNT:
         return None
-    found = caches.find(controller)
-    if found is not None and found.metadata.deletion_timestamp is not None:
+    found = find(controller)
+    if not isinstance(found, Workload | ReplicationController):
+        return None
+    if found.metadata.deletion_timestamp is not None:
         return 0
-    if isinstance(found, DaemonSet):
-        return found.status.number_ready
-    return found.spec.replicas if isinstance(found, Workload | ReplicationController) else None
+    return found.status.number_ready if isinstance(found, DaemonSet) else found.spec.replicas
 
 
-def group_size(controller: Controller, caches: ControllerCaches) -> GroupSize:
-    """Return how many pods a workload is to have, and has; UNKNOWN for custom kinds.
+def group_size(controller: Controller, find: Find) -> GroupSize:
+    """Return the size of a workload; UNKNOWN for custom kinds.
 
-    Of a Deployment both are those of all its ReplicaSets.
+    The size of a Deployment includes all its ReplicaSets.
     """
-    if not tells(controller):
+    if not has_wanted_count(controller):
         return UNKNOWN
-    found = caches.find(controller)
-    if found is not None and found.metadata.deletion_timestamp is not None:
+    found = find(controller)
+    if not isinstance(found, Workload | ReplicationController):
+        return UNKNOWN
+    if found.metadata.deletion_timestamp is not None:
         return GroupSize(wanted=0)
     if isinstance(found, Job):
         return GroupSize(wanted_by_job(found), found.status.active)
-    if not isinstance(found, Workload | ReplicationController):
-        return UNKNOWN
     status = found.status
     if isinstance(found, DaemonSet):
         return GroupSize(status.desired_number_scheduled, status.current_number_scheduled)
     return GroupSize(found.spec.replicas, status.replicas)
 
 
-def workload_of(controller: Controller, caches: ControllerCaches) -> Controller:
-    """Return the Deployment of a ReplicaSet; any other direct controller is the workload itself.
-
-    What owns a Deployment is not asked: its wanted count is unknown.
-    """
+def workload_of(controller: Controller, find: Find) -> Controller:
+    """Return the Deployment of a ReplicaSet; any other direct controller is the workload itself."""
     if controller.kind != "ReplicaSet":
         return controller
-    found = caches.find(controller)
+    found = find(controller)
     if not isinstance(found, Workload):
         return controller
     owner = controller_of(found.metadata)
-    if owner is None or owner.kind != _DEPLOYMENT or caches.find(owner) is None:
+    if owner is None or owner.kind != _DEPLOYMENT or find(owner) is None:
         return controller
     return owner
 
 
 def wanted_by_job(job: Job) -> int:
-    """Return how many pods a Job wants at a time; none once it has ended or is suspended.
+    """Return how many pods a Job wants at a time; zero if it has ended or is suspended.
 
     Source: kubernetes.io/docs/concepts/workloads/controllers/job, "Parallel execution".
     """
@@ -95,6 +96,6 @@ def wanted_by_job(job: Job) -> int:
     return max(min(parallelism, spec.completions - status.succeeded), 0)
 
 
-def tells(controller: Controller) -> bool:
-    """Return whether the controller, if it is there, says how many pods it wants."""
-    return controller.kind in _TELLING or controller.kind in (_DEPLOYMENT, _JOB)
+def has_wanted_count(controller: Controller) -> bool:
+    """Return whether controllers of this kind have a wanted number of pods."""
+    return controller.kind in _WITH_COUNT or controller.kind in (_DEPLOYMENT, _JOB)

@@ -1,15 +1,15 @@
-"""The replica groups of one VPA in one pass, and what actions take of their budgets."""
+"""The replica groups of one VPA in one pass, and the use of their disruption budgets."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from common.annotations import is_boosted
 from common.api.core import Pod
 from common.target.owners import Controller
 from updater.eviction.daemonset_desired_count import ObservedDaemons, desired_daemons
-from updater.eviction.disruption import (
+from updater.eviction.disruption_budget import (
     DisruptionPolicy,
     ReplicaGroup,
     RolloutFloor,
@@ -22,7 +22,7 @@ from updater.snapshot.workload_size import UNKNOWN
 
 
 class Budgets:
-    """What is left of the budgets while actions are planned, or while their results are counted.
+    """The remaining budgets while actions are planned or their results are folded.
 
     The groups of one workload share its rollout floor.
     """
@@ -34,7 +34,7 @@ class Budgets:
 
     @property
     def groups(self) -> Mapping[Controller, ReplicaGroup]:
-        """Return the groups with what is left."""
+        """Return the groups with their remaining budgets."""
         return self._groups
 
     def controller(self, pod: Pod) -> Controller | None:
@@ -42,17 +42,17 @@ class Budgets:
         return self._scaled.controllers.get(pod.metadata.uid)
 
     def group(self, pod: Pod) -> ReplicaGroup | None:
-        """Return the pod's group; None if no controller would replace the pod."""
+        """Return the pod's group; None if no controller would replace it."""
         controller = self.controller(pod)
         return None if controller is None else self._groups.get(controller)
 
     def allows(self, pod: Pod) -> bool:
-        """Return whether the budget and the rollout floor have room for the pod."""
+        """Return whether the budget and the rollout floor allow an update of the pod."""
         group = self.group(pod)
         return group is None or (group.allows(pod) and group.rollout_allows_restart(pod))
 
     def spend(self, pod: Pod) -> None:
-        """Take the pod's part of its group's budget; a Pending pod serves no one and costs none."""
+        """Use the budget of the pod's group for the pod; a Pending pod uses none."""
         group = self.group(pod)
         if group is None or pod.status.phase == "Pending":
             return
@@ -66,14 +66,6 @@ class Budgets:
                 self._groups[controller] = replace(other, floor=spent.floor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCount:
-    """The replica groups of a VPA, and how many pods of its DaemonSets were seen so far."""
-
-    groups: Mapping[Controller, ReplicaGroup]
-    observed_daemons: Mapping[Controller, ObservedDaemons]
-
-
 def count_groups(
     scaled: AutoscaledPods,
     live: Sequence[LivePod],
@@ -82,11 +74,11 @@ def count_groups(
     observed_daemons: Mapping[Controller, ObservedDaemons],
     policy: DisruptionPolicy,
     now: datetime,
-) -> GroupCount:
-    """Count the groups of a VPA's live pods, and what each may lose in this pass.
+) -> tuple[dict[Controller, ReplicaGroup], dict[Controller, ObservedDaemons]]:
+    """Return the groups of a VPA's live pods, and the observed counts of its DaemonSets.
 
-    ``out`` are the UIDs of pods that are out of service, and ``observed_daemons`` what earlier
-    passes saw of DaemonSets.
+    ``out`` are the UIDs of pods that are out of service, ``observed_daemons`` the counts of
+    earlier passes.
 
     Source: updater.md 5.
     """
@@ -118,7 +110,7 @@ def count_groups(
         )
         floor = floors.get(scaled.workload(controller))
         groups[controller] = group if floor is None else replace(group, floor=floor)
-    return GroupCount(groups=groups, observed_daemons=seen)
+    return groups, seen
 
 
 def _floors(
@@ -129,17 +121,13 @@ def _floors(
     policy: DisruptionPolicy,
     now: datetime,
 ) -> dict[Controller, RolloutFloor]:
-    """Return what each workload that is rolled out keeps available, over all its groups."""
+    """Return the floor of each workload with a rollout in progress, over all its groups."""
     available: dict[Controller, set[str]] = {workload: set() for workload in scaled.rollouts}
     for pod in live if available else ():
-        uid = pod.metadata.uid
-        controller = scaled.controllers.get(uid)
-        workload = None if controller is None else scaled.workload(controller)
+        workload = scaled.workload_of(pod)
         rollout = None if workload is None else scaled.rollouts.get(workload)
-        if workload is None or rollout is None:
-            continue
-        if rollout.is_available(pod, now=now):
-            available[workload].add(uid)
+        if workload is not None and rollout is not None and rollout.is_available(pod, now=now):
+            available[workload].add(pod.metadata.uid)
     return {
         workload: RolloutFloor(
             must_stay=rollout.must_stay(policy.tolerance_fraction)
@@ -153,7 +141,7 @@ def _floors(
 
 
 def _surplus(scaled: AutoscaledPods, available: Iterable[str]) -> int:
-    """Return how many available pods their ReplicaSets don't want: those are about to go."""
+    """Return the number of available pods above what their ReplicaSets want."""
     owners = Counter(scaled.controllers[uid] for uid in available)
     return sum(
         max(count - (scaled.replicas.get(owner) or 0), 0)

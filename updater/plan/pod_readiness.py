@@ -1,21 +1,21 @@
-"""Pods that need a moment, where passes may follow each other at once (``--event-driven``)."""
+"""Pods that become ready, for passes that follow each other at once (``--event-driven``)."""
 
 from datetime import datetime, timedelta
 
 from common.api.core import Pod
 from common.quantity import QuantityError
-from common.recommendation.actual import actual_requests
-from updater.resize.resize_state import ResizeStatus, resize_status, spec_requests
+from common.recommendation.actual_resources import actual_requests
+from updater.resize.infeasible_resize import spec_requests
+from updater.resize.resize_status import ResizeStatus, resize_status
 from updater.state import PodMemory
 
 
 def is_becoming_ready(pod: Pod, memory: PodMemory, *, within: timedelta, now: datetime) -> bool:
-    """Return whether the pod comes up, or carries out a resize of ours, and not for long yet.
+    """Return whether the pod started or was resized less than ``within`` ago, and isn't done.
 
-    Passes that are an interval apart leave a pod that much time before its neighbours' turn.
-    Where news wakes them, the budget does: such a pod counts as out of service ``within`` that
-    time, and afterwards as the reference counts it, so that one that never gets Ready stops
-    nobody. Zero: no pod does.
+    Without ``--event-driven`` a pod has an interval before the next pass updates other pods. With
+    it, a starting or resizing pod counts as out of service for ``within`` and afterwards as in the
+    reference, so that a pod that never becomes Ready doesn't block others.
     """
     started = pod.status.start_time
     if started is not None and now - started < within and not is_ready(pod):
@@ -27,7 +27,7 @@ def is_becoming_ready(pod: Pod, memory: PodMemory, *, within: timedelta, now: da
 
 
 def is_ready(pod: Pod) -> bool:
-    """Return the kubelet's word."""
+    """Return whether the condition Ready is True."""
     return any(
         condition.type == "Ready" and condition.status == "True"
         for condition in pod.status.conditions or ()
@@ -35,13 +35,13 @@ def is_ready(pod: Pod) -> bool:
 
 
 def _is_done(pod: Pod) -> bool:
-    """Return whether the kubelet has carried out, or dropped, what the spec asks for."""
+    """Return whether the kubelet has finished or rejected the resize to the spec."""
     status = resize_status(pod)
     if status is not ResizeStatus.NONE:
         return status is ResizeStatus.INFEASIBLE
     try:
         return all(
-            actual_requests(pod, name) == asked for name, asked in spec_requests(pod).items()
+            actual_requests(pod, name) == amounts for name, amounts in spec_requests(pod).items()
         )
     except QuantityError:
         return False

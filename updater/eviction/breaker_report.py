@@ -1,16 +1,12 @@
-"""What a VPA's breaker looks at, and the sentence in which its transitions are reported."""
+"""The sentence that reports a transition of a VPA's circuit breaker."""
 
-from common.recommendation.pod_level import PodLevelMode
 from updater.eviction.breaker import (
     MOST_MISSES,
     BreakerObservation,
     BreakerTransition,
     ReplacementNote,
-    WorkloadView,
 )
 from updater.eviction.replacement_result import ReplacementResult
-from updater.snapshot.cluster_snapshot import AutoscaledPods
-from updater.snapshot.live_vpa import in_force_since
 
 _UNPATCHED = (
     "was not patched: see whether the API server reaches the webhook, and whether the webhook "
@@ -30,25 +26,8 @@ _BEFORE = (
 )
 
 
-def view_of(
-    scaled: AutoscaledPods, terminating: frozenset[str], pod_level: PodLevelMode
-) -> WorkloadView:
-    """Return a VPA's pods as :func:`updater.eviction.breaker.observe` takes them."""
-    return WorkloadView(
-        vpa=scaled.vpa,
-        pods=scaled.pods,
-        workloads={uid: scaled.workload(owner) for uid, owner in scaled.controllers.items()},
-        wanted={workload: size.wanted for workload, size in scaled.sizes.items()},
-        existing={workload: size.existing for workload, size in scaled.sizes.items()},
-        terminating=terminating,
-        limit_ranges=scaled.limit_ranges,
-        in_force_since=in_force_since(scaled.vpa),
-        pod_level=pod_level,
-    )
-
-
 def sentence(found: BreakerObservation) -> str:
-    """Return why evictions are suspended or resumed, and what to look at; empty if neither."""
+    """Return the cause of a suspension or resumption, with advice; empty without a transition."""
     if found.transition is BreakerTransition.RESUMED:
         return "Evictions go on: a new pod came up with the recommendation."
     if found.transition is BreakerTransition.NONE:

@@ -1,9 +1,9 @@
-"""Whether an in-place update of a pod is blocked, and by what."""
+"""The reason that an in-place update of a pod is blocked."""
 
 from collections.abc import Mapping
 
 from updater.decision import Action, Decision, Reason
-from updater.resize.resize_state import ResizeStatus
+from updater.resize.resize_status import ResizeStatus
 
 _BY_KUBELET: Mapping[ResizeStatus, Reason] = {
     ResizeStatus.DEFERRED: Reason.RESIZE_DEFERRED,
@@ -23,13 +23,12 @@ _REFUSALS = frozenset(_BY_API_SERVER.values())
 
 
 def blocked_by(decision: Decision, status: ResizeStatus, before: Reason | None) -> Reason | None:
-    """Return what blocks the in-place update of a pod from now on; None if nothing does (X114).
+    """Return the reason that blocks the in-place update of a pod; None if it isn't blocked (X114).
 
-    ``status`` is the kubelet's word about the pod's present resize, and ``before`` what blocked
-    it so far. A new size that was sent while the kubelet reports the last one as blocked changes
-    nothing until the kubelet has looked at it. A decision that says nothing about the resize,
-    such as the wait for a budget, doesn't end what the API server refused, and neither does a part
-    of what is wanted (X102).
+    ``status`` is the kubelet's report, and ``before`` the reason so far. A new resize that was
+    sent while the kubelet reports a block keeps ``before`` until the kubelet reports again. A
+    refusal by the API server also stays after a decision about something else, such as the wait
+    for a budget, and after a partial resize (X102).
     """
     if decision.needs_nothing or decision.reason is Reason.NOTHING_TO_DO:
         return None

@@ -1,7 +1,7 @@
-"""Preflight of a VPA's actions: would the API server accept the pod that follows (X110)?"""
+"""Preflight of a VPA's actions: the checks of the API server on the resulting pods (X110)."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.api.core import Pod, PodSpec, ResourceQuota
@@ -23,20 +23,15 @@ from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.cluster_snapshot import AutoscaledPods
 
 _Judged = tuple[PodSpec, Refusal | None]
-_KINDS_OF_PODS = 1024  # that differ in what counts here, in one VPA
-
-
-def _cache() -> IdentityCache[_Judged]:
-    return IdentityCache(_KINDS_OF_PODS)
+_CACHED = 1024  # kinds of pods of one VPA
 
 
 @dataclass(slots=True)
 class QuotaUse:
-    """Quotas by namespace, shared by all VPAs of a pass.
+    """The ResourceQuotas by namespace, and their use by actions of this pass.
 
-    The status of a quota lags behind: it is read again for the next pass, and an action that
-    fails gives nothing back in this one. Reading what is left and taking from it happen in one
-    step of planning, with no other VPA in between.
+    All VPAs share them. A failed action doesn't free its use in this pass; the next pass reads the
+    quotas' status again. Planning checks and uses a quota in one step.
     """
 
     quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)
@@ -47,11 +42,11 @@ class QuotaUse:
         return self.quotas.get(namespace, ())
 
     def taken(self, namespace: str) -> ResourceQuantities:
-        """Return what actions of this pass have taken so far."""
+        """Return the use by actions of this pass."""
         return self._taken.get(namespace, {})
 
     def take(self, namespace: str, growth: ResourceQuantities) -> None:
-        """Record that an action takes this much."""
+        """Record the use by an action."""
         taken = self._taken[namespace]
         for name, amount in growth.items():
             taken[name] = taken[name] + amount if name in taken else amount
@@ -59,25 +54,25 @@ class QuotaUse:
 
 @dataclass(slots=True)
 class Preflight:
-    """Judges the pods that would follow the evictions and resizes of one VPA in one pass.
+    """Checks the pods that result from evictions and resizes of one VPA in one pass.
 
-    A judgement costs as much as an admission: it is made once for pods that are alike, and only
-    for those that would be evicted or resized otherwise.
+    A check costs as much as an admission, so its result is cached for equal pods, and only pods
+    that would be updated otherwise are checked.
     """
 
     scaled: AutoscaledPods
     quotas: QuotaUse
     most_boost: Quantity | None = None
     pod_level: PodLevelMode = PodLevelMode.KEEP
-    _replacements: IdentityCache[_Judged] = field(default_factory=_cache)
-    _resizes: IdentityCache[_Judged] = field(default_factory=_cache)
+    _replacements: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
+    _resizes: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
 
     # Evictions
 
     def refuse_replacement(self, pod: Pod) -> Decision | None:
-        """Return why the pod must not be evicted: the API server would refuse what follows."""
+        """Return the decision not to evict the pod; None: its replacement would be accepted."""
         try:
-            spec, refused = self._followed_by(pod)
+            spec, refused = self._replacement(pod)
             quotas = self._quotas(pod)
             if refused is None and quotas:
                 refused = replacement_refusal(quotas, pod, spec, taken=self._taken(pod))
@@ -88,16 +83,10 @@ class Preflight:
         return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
 
     def take_for_replacement(self, pod: Pod) -> None:
-        """Take what the replacement requests above the pod from the quotas."""
-        if self._quotas(pod):
-            try:
-                grown = growth(share_of(pod), share_of_new(self._followed_by(pod)[0]))
-            except QuantityError:
-                return  # the quotas' next status counts it
-            self.quotas.take(pod.metadata.namespace, grown)
+        """Use the quotas for the growth of the replacement over the pod."""
+        self._take(pod, lambda: share_of_new(self._replacement(pod)[0]))
 
-    def _followed_by(self, pod: Pod) -> _Judged:
-        # Replicas share what is equal in them.
+    def _replacement(self, pod: Pod) -> _Judged:
         return self._replacements.get(
             (pod.spec, pod.metadata.annotations), lambda: self._judge_replacement(pod)
         )
@@ -116,7 +105,7 @@ class Preflight:
     # Resizes
 
     def refuse_resize(self, pod: Pod, plan: ResizePlan) -> Refusal | None:
-        """Return why the API server would refuse the resize."""
+        """Return the reason that the API server would refuse the resize, if it would."""
         if not plan.changes:
             return None
         try:
@@ -129,13 +118,9 @@ class Preflight:
         return refused
 
     def take_for_resize(self, pod: Pod, plan: ResizePlan) -> None:
-        """Take what the pod grows by from the quotas."""
-        if plan.changes and self._quotas(pod):
-            try:
-                grown = growth(share_of(pod), share_of(pod, self._resized(pod, plan)[0]))
-            except QuantityError:
-                return  # the quotas' next status counts it
-            self.quotas.take(pod.metadata.namespace, grown)
+        """Use the quotas for the growth of the pod."""
+        if plan.changes:
+            self._take(pod, lambda: share_of(pod, self._resized(pod, plan)[0]))
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> _Judged:
         return self._resizes.get((plan, pod.spec), lambda: self._judge_resize(pod, plan))
@@ -149,8 +134,17 @@ class Preflight:
     # Quotas
 
     def has_quotas(self) -> bool:
-        """Return whether what is left of quotas may change between two looks at it."""
+        """Return whether the VPA's namespace has quotas, which planned actions use."""
         return bool(self.quotas.of(self.scaled.vpa.metadata.namespace))
+
+    def _take(self, pod: Pod, share: Callable[[], ResourceQuantities]) -> None:
+        """Use the quotas for the growth of a pod's share."""
+        if self._quotas(pod):
+            try:
+                grown = growth(share_of(pod), share())
+            except QuantityError:
+                return  # the quotas' next status counts it
+            self.quotas.take(pod.metadata.namespace, grown)
 
     def _quotas(self, pod: Pod) -> Sequence[ResourceQuota]:
         return self.quotas.of(pod.metadata.namespace)
