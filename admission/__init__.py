@@ -1,1 +1,1 @@
-"""The webhook: right-sizes pods as they are created and validates VPA objects."""
+"""The admission webhook: sets the resources of new pods and validates VPA objects."""

@@ -21,7 +21,7 @@ async def _main(argv: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Entry point; the exit code."""
+    """Run the program and return its exit code."""
     return service.run(PROGRAM, lambda: _main(sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""What the admission controller calls; ``deploy/rbac`` grants this and nothing more."""
+"""API access of the admission controller; ``deploy/rbac`` grants exactly these permissions."""
 
 from common.kube import targets
 from common.kube.ca_bundle import CONFIGURATION_NAME
@@ -8,9 +8,9 @@ ACCESS = (
     *targets.ACCESS,
     VPAS.access("list", "watch"),
     LIMIT_RANGES.access("list", "watch"),
-    # Rights on every webhook would be rights on every object: only ours.
+    # Only our configuration: a client that can write every webhook can change every object.
     MUTATING_WEBHOOKS.access("create"),
     MUTATING_WEBHOOKS.access("get", "patch", names=(CONFIGURATION_NAME,)),
     LEASES.access("create"),
-    LEASES.access("get", "update", names=("vpa-admission-controller",)),  # our sign of life
+    LEASES.access("get", "update", names=("vpa-admission-controller",)),  # the status Lease
 )

@@ -1,6 +1,6 @@
-"""The webhook as a FastAPI application: every request that its port gets is a review.
+"""The webhook as a FastAPI application: every request to its port is a review.
 
-What people ask for (/metrics, /health-check, /readyz) is served on the ops address.
+The ops address serves /metrics, /health-check and /readyz.
 
 Source: ``AdmissionServer.Serve``,
 vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 1 and 2.
@@ -22,7 +22,7 @@ from admission.reviewer import Reviewer
 LARGEST_BODY = 5 * 1024 * 1024  # bytes
 
 SELF_CHECK_PATH = "/self-check"
-"""A review like any other, but it is ours: not counted, and the answer names the outcome."""
+"""Path of self-checks. They aren't counted, and a header of the response names the outcome."""
 OUTCOME_HEADER = "x-review-outcome"
 
 _TIMEOUT = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
@@ -31,7 +31,7 @@ _TIMEOUT = re.compile(rb"(?:^|&)timeout=(\d{1,6})s(?:&|$)")
 def webhook_app(
     reviewer: Reviewer, metrics: AdmissionMetrics, *, callers_need_certificate: bool = False
 ) -> FastAPI:
-    """Return the application; it has one route, no documentation of its own, and no telemetry."""
+    """Return the application. It has one route, no OpenAPI pages and no telemetry."""
     app = FastAPI(openapi_url=None, telemetry={"tracing": False, "metrics": False, "logs": False})
     app.router.routes.append(
         ReviewRoute(reviewer, metrics, callers_need_certificate=callers_need_certificate)
@@ -40,7 +40,7 @@ def webhook_app(
 
 
 class ReviewRoute(BaseRoute):
-    """Answers every path and every method; no model of FastAPI's is made of a review."""
+    """A route for every path and every method that decodes reviews without FastAPI's models."""
 
     def __init__(
         self, reviewer: Reviewer, metrics: AdmissionMetrics, *, callers_need_certificate: bool
@@ -50,13 +50,13 @@ class ReviewRoute(BaseRoute):
         self._callers_need_certificate = callers_need_certificate
 
     def matches(self, _scope: Scope) -> tuple[Match, Scope]:
-        """Match; a pattern would miss ``*`` and paths with line ends."""
+        """Match every request. A path pattern would miss ``*`` and paths with line breaks."""
         return Match.FULL, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and record the time that each step took."""
+        """Answer one request and record the duration of each step."""
         request = Request(scope, receive)
-        if self._callers_need_certificate and not _is_known(request):
+        if self._callers_need_certificate and not _is_authenticated(request):
             self._metrics.refused(403)
             refusal = PlainTextResponse("no client certificate\n", 403, {"connection": "close"})
             await refusal(scope, receive, send)
@@ -72,7 +72,7 @@ class ReviewRoute(BaseRoute):
         answer = await self._reviewer.answer(content_type, body, caller_timeout=caller_timeout)
         answered = perf_counter()
         response = Response(answer.body, media_type="application/json")
-        if scope["path"] == SELF_CHECK_PATH:  # no API server waits for it
+        if scope["path"] == SELF_CHECK_PATH:
             response.headers[OUTCOME_HEADER] = answer.outcome
             await response(scope, receive, send)
             return
@@ -87,16 +87,16 @@ class ReviewRoute(BaseRoute):
 
 
 def _timeout(scope: Scope) -> int | None:
-    """Return the seconds that the API server waits; None where the query doesn't say so."""
+    """Return the timeout of the API server in seconds; None if the query doesn't contain it."""
     found = _TIMEOUT.search(scope["query_string"])
     return None if found is None else int(found[1])
 
 
-def _is_known(request: Request) -> bool:
-    """Return whether the caller showed a certificate, or is this process checking itself."""
+def _is_authenticated(request: Request) -> bool:
+    """Return True for callers with a client certificate, and for self-checks on loopback."""
     if "tls" in request.scope["extensions"]:
         return True
     address = ipaddress.ip_address(request.client.host if request.client else "")
-    # A socket for both families shows an IPv4 address as one of IPv6.
+    # A dual-stack socket reports IPv4 addresses as IPv4-mapped IPv6 addresses.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return request.scope["path"] == SELF_CHECK_PATH and (mapped or address).is_loopback

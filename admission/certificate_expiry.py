@@ -1,6 +1,7 @@
-"""How long the webhook's certificates are still valid: a metric, and a warning in time.
+"""The expiry of the webhook's certificates, as a metric and as warnings in the log.
 
-``certs``, cert-manager or a person renews them earlier; so the warning means that this has stopped.
+``certs`` and cert-manager renew certificates before the first warning. A warning means that the
+renewal has stopped.
 """
 
 import asyncio
@@ -12,23 +13,23 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from admission.metrics import AdmissionMetrics
+from common.certificates import is_issued_by
 from common.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 SERVING, AUTHORITY = "serving", "authority"
 
-_LOOK_SECONDS = 600.0
+_CHECK_SECONDS = 600.0
 _DAY = 86400.0  # seconds
 
 Find = Callable[[], x509.Certificate | None]
 
 
 class ExpiryStage(enum.IntEnum):
-    """How near the end of its life a certificate is."""
+    """The stages of a certificate's lifetime."""
 
     FINE = 0
     LAST_THIRD = 1
@@ -37,7 +38,7 @@ class ExpiryStage(enum.IntEnum):
 
 
 def stage(certificate: x509.Certificate, now: datetime) -> ExpiryStage:
-    """Decide how near the end of its life ``certificate`` is at ``now``."""
+    """Return the stage of ``certificate`` at ``now``."""
     end = certificate.not_valid_after_utc
     left, life = end - now, end - certificate.not_valid_before_utc
     if now >= end:
@@ -48,26 +49,23 @@ def stage(certificate: x509.Certificate, now: datetime) -> ExpiryStage:
 
 
 def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | None:
-    """Find the authority in a CA file that signed ``certificate``.
+    """Return the authority in a CA file that signed ``certificate``.
 
-    Where none did (a chain has certificates in between), it is the one that expires last; None
-    of a file that can't be read.
+    If none did, because the chain has intermediate certificates, return the authority that
+    expires last. Return None for a file that can't be parsed.
     """
     try:
         authorities = x509.load_pem_x509_certificates(bundle)
     except ValueError:
         return None
     for authority in authorities:
-        try:
-            certificate.verify_directly_issued_by(authority)
-        except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-            continue
-        return authority
+        if is_issued_by(certificate, authority):
+            return authority
     return max(authorities, key=lambda each: each.not_valid_after_utc)
 
 
 class CertificateExpiry:
-    """Watches the certificate that is shown, and the authority that is registered."""
+    """Reports the expiry of the serving certificate and of the registered authority."""
 
     def __init__(
         self,
@@ -76,26 +74,26 @@ class CertificateExpiry:
         clock: Clock,
         metrics: AdmissionMetrics,
     ) -> None:
-        """``authority_file`` is the CA file's content; an unreadable one is empty."""
+        """Register the metric. ``authority_file`` returns empty bytes for an unreadable file."""
         self._clock = clock
-        self._found: Mapping[str, Find] = {
+        self._certificates: Mapping[str, Find] = {
             SERVING: serving,
             AUTHORITY: lambda: issuer(serving(), authority_file()),
         }
         self._warned: dict[str, tuple[x509.Certificate, ExpiryStage]] = {}
-        for name, find in self._found.items():
+        for name, find in self._certificates.items():
             metrics.remains(name, functools.partial(self._remaining, find))
 
     async def run(self) -> None:
-        """Look every ten minutes, the first time at once, and never return."""
+        """Check at once and then every ten minutes; never return."""
         while True:
-            self.look()
-            await asyncio.sleep(_LOOK_SECONDS)
+            self.check()
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    def look(self) -> None:
-        """Warn of each certificate once when a third of its life is left, and as it gets worse."""
+    def check(self) -> None:
+        """Log a warning when a certificate reaches a later stage than the last logged one."""
         now = self._clock.now()
-        for name, find in self._found.items():
+        for name, find in self._certificates.items():
             certificate = find()
             if certificate is None:
                 continue
@@ -118,7 +116,7 @@ class CertificateExpiry:
             logger.warning("certificate expires soon: is it being renewed?", extra=extra)
 
     def _remaining(self, find: Find) -> float:
-        """Return seconds; not a number where there is no certificate."""
+        """Return the remaining seconds; NaN if there is no certificate."""
         certificate = find()
         if certificate is None:
             return math.nan

@@ -1,4 +1,4 @@
-"""What a review needs to know of the cluster, from caches that follow it.
+"""The part of the cluster's state that a review depends on, from watch caches.
 
 Source: ``matcher.GetMatchingVPA``,
 vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/matcher.go; admission.md 4.
@@ -24,38 +24,39 @@ from common.target.owners import Controller, OwnerProblem, controller_of
 
 logger = logging.getLogger(__name__)
 
-# Seconds. A ReplicaSet's first pods come within milliseconds of the ReplicaSet, and our watch
-# may bring it a moment later; without these retries they would start with the wrong size.
-_CATCH_UP = (0.01, 0.02, 0.05, 0.1, 0.2)
+# Seconds between look-ups of a missing owner. The first pods of a ReplicaSet are created within
+# milliseconds of it, and its watch event may arrive later. Without retries these pods would start
+# with the wrong size.
+_RETRY_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class TargetLookup(Protocol):
-    """Selectors and owners: ``common.kube.targets.Targets``."""
+    """Look-ups of selectors and owners, as in ``common.kube.targets.Targets``."""
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
-        """Return the selector of the pods that the VPA's target controls; raises TargetError."""
+        """Return the selector of the pods that the VPA's target controls; raise TargetError."""
         ...
 
     async def topmost(self, controller: Controller) -> Controller | None:
-        """Return the topmost well-known or scalable controller; raises TargetError."""
+        """Return the topmost well-known or scalable controller; raise TargetError."""
         ...
 
 
 class VpaMatcher:
-    """Finds the VPA of a new pod among those of an index."""
+    """Finds the VPA of a new pod in an index."""
 
     def __init__(self, vpas: VpaIndex, targets: TargetLookup) -> None:
         self._vpas = vpas
         self._targets = targets
 
     async def match(self, pod: ObjectMeta) -> VpaMatch:
-        """Return the VPA that changes the pod, whose ``namespace`` must be set.
+        """Return the VPA that applies to the pod, whose ``namespace`` must be set.
 
-        VPAs of mode Off are left out before the oldest is chosen, so that they don't shadow
-        active ones; a VPA whose selector can't be resolved affects no other.
+        The oldest VPA that selects the pod wins. VPAs of mode Off are skipped first, so that they
+        don't shadow active ones. So are VPAs whose selector can't be resolved.
 
         Raises:
-            LookupFailedError: the pod's owners can't be found out.
+            LookupFailedError: the pod's owners can't be looked up.
         """
         controller = controller_of(pod)
         if controller is None:
@@ -65,8 +66,8 @@ class VpaMatcher:
         top = await self._topmost(controller)
         if top is None:
             return VpaMatch(reason=MatchReason.NO_SCALABLE_OWNER)
-        there = tuple(self._vpas.targeting(top.key))  # it may change while we wait
-        candidates = tuple([await self._candidate(vpa) for vpa in there])
+        targeting = tuple(self._vpas.targeting(top.key))  # a copy: the index changes during await
+        candidates = tuple([await self._candidate(vpa) for vpa in targeting])
         found = controlling(
             pod,
             top,
@@ -79,14 +80,14 @@ class VpaMatcher:
         if found is not None:
             return VpaMatch(found.vpa, topmost=top, candidates=candidates)
         return VpaMatch(
-            off=any(not can_control_pods(vpa) for vpa in there),
-            reason=MatchReason.NONE_APPLIES if there else MatchReason.NOT_TARGETED,
+            off=any(not can_control_pods(vpa) for vpa in targeting),
+            reason=MatchReason.NONE_APPLIES if targeting else MatchReason.NOT_TARGETED,
             topmost=top,
             candidates=candidates,
         )
 
     async def _topmost(self, controller: Controller) -> Controller | None:
-        for pause in _CATCH_UP:
+        for pause in _RETRY_PAUSES:
             try:
                 return await self._targets.topmost(controller)
             except TargetError as error:
@@ -101,7 +102,7 @@ class VpaMatcher:
             raise LookupFailedError(str(error)) from error
 
     async def _candidate(self, vpa: VerticalPodAutoscaler) -> TargetingVpa:
-        """Return a VPA with its selector, which one of mode Off doesn't need."""
+        """Return a VPA with its selector. A VPA of mode Off doesn't need one."""
         if not can_control_pods(vpa):
             return TargetingVpa(vpa)
         try:
@@ -113,32 +114,30 @@ class VpaMatcher:
 
 
 class CachedCluster:
-    """The cluster as the caches show it; the caches still have to be run."""
+    """The state of the cluster in watch caches. The caller runs the caches."""
 
     def __init__(self, client: KubeClient, *, namespace: str = "") -> None:
-        """``namespace`` is the only one to look at; empty means all."""
+        """Create the caches for ``namespace``; empty means all namespaces."""
         index = VpaIndex()
         self._vpas = Cache(client, VPAS, namespace=namespace, on_change=index.apply)
         self._limit_ranges = Cache(client, LIMIT_RANGES, namespace=namespace)
-        self._controllers = ControllerCaches.following(
-            client, namespace=namespace, only_owners=True
-        )
+        self._controllers = ControllerCaches.create(client, namespace=namespace, only_owners=True)
         self._synced = False
         self._matcher = VpaMatcher(index, Targets(client, self._controllers, ahead=True))
 
     @property
     def caches(self) -> tuple[Cache[Any], ...]:
-        """Every cache, to be run and waited for."""
+        """Return all caches."""
         return (self._vpas, self._limit_ranges, *self._controllers.all())
 
     @property
     def synced(self) -> bool:
-        if not self._synced:  # once it is so, it stays so
+        if not self._synced:  # never becomes False again
             self._synced = all(cache.synced for cache in self.caches)
         return self._synced
 
     async def wait_synced(self) -> None:
-        """Wait until everything has been listed once."""
+        """Wait until every cache has listed its objects once."""
         for cache in self.caches:
             await cache.wait_synced()
 

@@ -1,6 +1,6 @@
-"""``POST /debug/explain`` on the ops address: what the webhook would answer, and why.
+"""``POST /debug/explain`` on the ops address: explain the review of a pod.
 
-It goes the way of every review, up to the answer, but nothing is counted and no pod is made.
+The pod is judged as in a review, but nothing is counted and no pod is created.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ spec:
 
 
 class ManifestRefusal(Wire, frozen=True, kw_only=True):
-    """What is wrong with a manifest, where, and what to do about it."""
+    """The error of a manifest: problem, field and fix."""
 
     error: str
     field: str
@@ -45,17 +45,17 @@ class ManifestRefusal(Wire, frozen=True, kw_only=True):
 
 
 def router(judge: Judge) -> fastapi.APIRouter:
-    """Return the endpoint; ``judge`` is the webhook's own."""
+    """Return the router of the endpoint."""
     made = fastapi.APIRouter()
 
     @made.post(PATH, response_model=None, responses=_responses(), openapi_extra=_REQUEST)
     async def explain_pod(request: fastapi.Request, namespace: str = "") -> fastapi.Response:
-        """Return what the webhook would answer to the creation of a pod, and why.
+        """Explain how the webhook would change a new pod.
 
-        The body is a manifest, in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
-        DaemonSet, Job, CronJob or ReplicationController, of whose template a pod is made.
-        ``namespace`` is for a manifest that doesn't name its own. The answer holds the patch and
-        the patched pod. With ``Accept: text/plain`` it is a text to read, without the pod.
+        The body is a manifest in YAML or JSON: a Pod, or a Deployment, ReplicaSet, StatefulSet,
+        DaemonSet, Job, CronJob or ReplicationController with a pod template. ``namespace`` applies
+        to a manifest without a namespace. The response contains the patch and the patched pod.
+        With ``Accept: text/plain`` it is readable text without the pod.
         """
         text = wants_text(request.headers.get("accept", ""))
         try:
@@ -77,7 +77,7 @@ async def _read(request: fastapi.Request, namespace: str) -> Manifest:
         size += len(part)
         if size > manifest.LARGEST:
             break
-    # In a thread, because a large manifest takes a while and reviews must not wait for it.
+    # In a thread, so that a large manifest doesn't delay reviews.
     return await asyncio.to_thread(manifest.read, b"".join(parts), namespace=namespace)
 
 
@@ -126,8 +126,8 @@ def _responses() -> dict[int | str, dict[str, Any]]:
     )
     return {
         200: _described(PodExplanation, status=200, text="shop/web-*: patched\n")
-        | {"description": "What becomes of the pod, and why."},
+        | {"description": "The patch of the pod, and its explanation."},
         400: refused | {"description": "Neither YAML nor JSON, or not one object."},
         413: refused | {"description": f"Larger than {manifest.LARGEST} bytes."},
-        422: refused | {"description": "No manifest of a pod or of a template; says what to fix."},
+        422: refused | {"description": "Not a manifest of a pod or of a pod template."},
     }

@@ -1,6 +1,6 @@
-"""Why a new pod gets what it gets: the verdict about it, and how its numbers came about.
+"""The explanation of a review: the verdict about the pod, and each step of its numbers.
 
-Nothing is decided here. The numbers and their steps come from the functions that make the patch.
+Nothing is decided here. The numbers and their steps come from the functions that compute the patch.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from admission.review import AdmissionRequest
 from common.annotations import startup_boost_key
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson, Wire
-from common.api.core import Pod
+from common.api.core import NO_RESOURCES, Pod
 from common.errors import DecodeError
 from common.patches import Operation, pointer
-from common.recommendation.actual import actual_resources
+from common.recommendation.actual_resources import actual_resources
 from common.recommendation.admission_trace import WHOLE_POD, admission_trace
 from common.recommendation.admitted_resources import admitted_resources
 from common.recommendation.decision_trace import Amount, DecisionTrace
@@ -41,7 +41,7 @@ _PLACES = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
 
 
 class CandidateOutcome(enum.StrEnum):
-    """What became of a VPA that targets the pod's topmost owner."""
+    """The result of matching a VPA that targets the pod's topmost owner."""
 
     CHOSEN = "chosen"
     MODE_OFF = "mode_off"
@@ -51,7 +51,7 @@ class CandidateOutcome(enum.StrEnum):
 
 
 class CandidateVpa(Wire, frozen=True, kw_only=True):
-    """One of the VPAs that target the pod's topmost owner."""
+    """A VPA that targets the pod's topmost owner."""
 
     name: str
     mode: str
@@ -61,14 +61,14 @@ class CandidateVpa(Wire, frozen=True, kw_only=True):
 
 
 class NumberStep(Wire, frozen=True, kw_only=True):
-    """A number after one step; null: there is none."""
+    """A number after one step; null if there is none."""
 
     step: str
     value: str | None
 
 
 class NumberExplanation(Wire, frozen=True, kw_only=True):
-    """The steps of one number; without ``path`` the patch doesn't set it."""
+    """The steps of one number; ``path`` is null if the patch doesn't set it."""
 
     amount: str
     resource: str
@@ -78,7 +78,7 @@ class NumberExplanation(Wire, frozen=True, kw_only=True):
 
 
 class ContainerExplanation(Wire, frozen=True, kw_only=True):
-    """What a container has, the policy in force for it, and the steps of its numbers."""
+    """A container's present resources, the policy that applies, and the steps of its numbers."""
 
     name: str
     requests: Mapping[str, str]
@@ -89,7 +89,7 @@ class ContainerExplanation(Wire, frozen=True, kw_only=True):
 
 
 class PodLevelExplanation(Wire, frozen=True, kw_only=True):
-    """What ``spec.resources`` of the pod says, and the steps of its numbers, if they move."""
+    """The pod's ``spec.resources``, and the steps of its numbers if they change."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
@@ -97,10 +97,7 @@ class PodLevelExplanation(Wire, frozen=True, kw_only=True):
 
 
 class PodExplanation(Wire, frozen=True, kw_only=True):
-    """What the webhook answers to the creation of a pod, and why.
-
-    ``pod`` is the pod after the patch. The attributes are the fields of the answer.
-    """
+    """The explanation of a pod's review; ``pod`` is the pod after the patch."""
 
     outcome: str
     why: str
@@ -141,13 +138,13 @@ def explain(verdict: PodVerdict, request: AdmissionRequest) -> PodExplanation:
 
 
 def _trace(verdict: PodVerdict) -> DecisionTrace:
-    """Record how the numbers of a verdict came about; without any where they can't be computed."""
+    """Return the steps of the verdict's numbers; none if the numbers can't be computed."""
     pod, policy = verdict.pod, verdict.policy
     vpa = None if verdict.match is None else verdict.match.vpa
     if pod is None or vpa is None or policy is None:
         return DecisionTrace()
-    for with_bounds in (True, False):  # the patch doesn't depend on bounds that can't be read
-        with contextlib.suppress(DecodeError):  # the verdict names the error
+    for with_bounds in (True, False):  # without: bounds can be unparsable, the patch ignores them
+        with contextlib.suppress(DecodeError):  # the verdict contains the error
             admitted = admitted_resources(
                 pod,
                 vpa,
@@ -165,9 +162,9 @@ def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
         case ReviewOutcome.NOT_SYNCED:
             return "the cluster has not been listed yet; until then pods pass unchanged"
         case ReviewOutcome.TIMED_OUT:
-            return f"who owns {owner} was not found out in time; the pod passes unchanged"
+            return f"the owner of {owner} was not found in time; the pod passes unchanged"
         case ReviewOutcome.LOOKUP_FAILED:
-            return f"who owns {owner} can't be found out: {verdict.error}; the pod passes unchanged"
+            return f"the owner of {owner} can't be found: {verdict.error}; the pod passes unchanged"
         case ReviewOutcome.ERROR:
             source = f"VPA {verdict.vpa_name} or of the pod"
             return f"a number of {source} can't be used: {verdict.error}; the pod passes unchanged"
@@ -197,7 +194,7 @@ def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
 
 
 def _is_unboosted(verdict: PodVerdict, vpa: VerticalPodAutoscaler) -> bool:
-    """Return whether the VPA asks for a boost, and no container gets one."""
+    """Return whether the VPA has a start-up boost that no container gets."""
     place = pointer("metadata", "annotations", startup_boost_key(""))
     return has_startup_boost(vpa) and not any(
         each.path.startswith(place) for each in verdict.patches
@@ -292,11 +289,11 @@ def _container(
     pod: Pod,
     vpa: VerticalPodAutoscaler,
 ) -> ContainerExplanation:
-    present = actual_resources(pod, name)
+    present = actual_resources(pod, name) or NO_RESOURCES
     return ContainerExplanation(
         name=name,
-        requests=_texts(None if present is None else present.requests),
-        limits=_texts(None if present is None else present.limits),
+        requests=_texts(present.requests),
+        limits=_texts(present.limits),
         policy=msgspec.to_builtins(container_policy(vpa, name)),
         note=note,
         numbers=numbers,
@@ -339,7 +336,7 @@ def _named(controller: Controller | None) -> str | None:
 
 
 def as_text(explanation: PodExplanation) -> str:
-    """Return the same for people to read."""
+    """Return the explanation as readable text, without the pod."""
     return "\n".join([*_head(explanation), *_body(explanation)]) + "\n"
 
 

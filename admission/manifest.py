@@ -1,7 +1,7 @@
-"""A manifest that was posted by hand, as the pod that an API server would review.
+"""The conversion of a posted manifest to the pod that an API server would send for review.
 
-It may be a pod, or anything that makes pods from a template: then the pod is the template's, with
-the object itself for its controller.
+The manifest is a pod or an object with a pod template. The pod of a template has the object as its
+controller.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from common.api.core import Pod
 from common.errors import DecodeError, VpaError
 from common.quantity import Quantity
 
-LARGEST: Final = 256 * 1024  # bytes; as YAML they take a second, which reviews have to share
+LARGEST: Final = 256 * 1024  # bytes; YAML of this size takes a second to parse
 _DEEPEST: Final = 100  # levels
 _TEMPLATE: Final = ("spec", "template")
-# Where each kind has the template of its pods.
+# The path of the pod template by kind.
 _TEMPLATES: Final = {
     "Deployment": _TEMPLATE,
     "ReplicaSet": _TEMPLATE,
@@ -30,16 +30,13 @@ _TEMPLATES: Final = {
     "ReplicationController": _TEMPLATE,
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-_KINDS: Final = ("Pod", *_TEMPLATES)  # a tuple: what is posted as a kind may be no text
+_KINDS: Final = ("Pod", *_TEMPLATES)  # a tuple, because a posted kind can be unhashable
 _AT = re.compile(r"(.*) - at `\$\.?([^`]*)`", re.DOTALL)
 _MISSING = re.compile("Object missing required field `(.*)`")
 
 
 class ManifestError(VpaError):
-    """A manifest can't be used; ``fix`` says what to do about ``field``.
-
-    ``status`` is the HTTP status to answer with.
-    """
+    """A manifest can't be used. ``fix`` says how to correct ``field``; ``status`` is of HTTP."""
 
     def __init__(self, problem: str, *, field: str, fix: str, status: int = 422) -> None:
         super().__init__(problem)
@@ -51,7 +48,7 @@ class ManifestError(VpaError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A pod as JSON, and how it is called: a made-up name ends with ``*``."""
+    """A pod as JSON, with its namespace and name. A generated name ends with ``*``."""
 
     namespace: str
     name: str
@@ -59,17 +56,17 @@ class Manifest:
 
 
 def read(body: bytes, *, namespace: str = "") -> Manifest:
-    """Read YAML or JSON; ``namespace`` is where to put what doesn't say so itself.
+    """Return the pod of a manifest in YAML or JSON; ``namespace`` is for one without a namespace.
 
     Raises:
-        ManifestError: it can't be read, or is none of the kinds that make pods.
+        ManifestError: it can't be parsed, or its kind has no pods.
     """
     manifest = _pod_of(_parsed(body), namespace=namespace)
     metadata = manifest["metadata"]
     try:
         raw = msgspec.json.encode(manifest)
         pod = msgspec.json.decode(raw, type=Pod)
-    except TypeError as error:  # YAML has keys that JSON doesn't
+    except TypeError as error:  # YAML allows keys that JSON doesn't
         raise _of_body(str(error), "write keys as texts", status=422) from error
     except msgspec.ValidationError as error:
         raise _mistyped(str(error)) from error
@@ -79,9 +76,9 @@ def read(body: bytes, *, namespace: str = "") -> Manifest:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: what looks like a date is a text."""
+    """A YAML loader that reads dates as strings, as Kubernetes does."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - declared so where it is inherited from
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the base class
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
@@ -94,19 +91,19 @@ def _parsed(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise _of_body("it is empty", "post a manifest: curl --data-binary @pod.yaml")
     with contextlib.suppress(msgspec.DecodeError, RecursionError, ValueError):
-        # Nearly every JSON is YAML, but not characters that JSON writes as two halves.
+        # JSON is read first: YAML doesn't support surrogate pairs.
         return _only_object([msgspec.json.decode(body)])
     try:
-        return _only_object(list(yaml.load_all(_harmless(body), _Loader)))
+        return _only_object(list(yaml.load_all(_bounded(body), _Loader)))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         problem = f"neither YAML nor JSON: {' '.join(str(error).split())}"
         raise _of_body(problem, "keep line breaks: curl needs --data-binary, not -d") from error
 
 
-def _harmless(body: bytes) -> bytes:
-    """Return the same; it must not become gigabytes, and not deeper than the stack.
+def _bounded(body: bytes) -> bytes:
+    """Return ``body`` if it has no aliases and isn't nested too deeply.
 
-    A few hundred bytes of aliases would do the one, brackets in brackets the other.
+    Aliases can expand a few hundred bytes to gigabytes; nested brackets can exhaust the stack.
     """
     depth = 0
     for event in yaml.parse(body, yaml.CSafeLoader):
@@ -121,7 +118,7 @@ def _harmless(body: bytes) -> bytes:
 
 
 def _only_object(documents: list[Any]) -> dict[str, Any]:
-    """Return the only one; of several, or of a List's, the only one that makes pods."""
+    """Return the only object, or the only one that has pods if there are several."""
     found = [each for document in documents for each in _listed(document) if each is not None]
     if len(found) > 1:
         found = [each for each in found if isinstance(each, dict) and each.get("kind") in _KINDS]
@@ -133,7 +130,7 @@ def _only_object(documents: list[Any]) -> dict[str, Any]:
 
 
 def _listed(document: Any) -> list[Any]:
-    """Return the items of a List, as ``kubectl get`` prints one; else the document itself."""
+    """Return the items of a List, or the document itself."""
     if isinstance(document, dict) and document.get("kind") == "List":
         items = document.get("items")
         return items if isinstance(items, list) else []
@@ -186,7 +183,7 @@ def _member(of: dict[str, Any], *path: str, required: bool = True) -> dict[str, 
 
 
 def _mistyped(text: str) -> ManifestError:
-    """Return what the decoder says, as a field and a fix."""
+    """Return the decoder's error as a field and a fix."""
     found = _AT.fullmatch(text)
     problem, field = found.groups() if found is not None else (text, "")
     missing = _MISSING.fullmatch(problem)

@@ -1,4 +1,4 @@
-"""What the admission controller counts: the reference's metrics, and outcomes of our own.
+"""The metrics of the admission controller: the reference's, and metrics of outcomes.
 
 Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admission.md 12.
 """
@@ -22,38 +22,38 @@ _EXECUTION_BUCKETS = (
 
 
 class ReviewOutcome(enum.StrEnum):
-    """How a review ended; the value is the metric label."""
+    """The result of a review; the value is the metric label."""
 
-    PATCHED = "patched"  # a pod got resources or annotations, a VPA its default
+    PATCHED = "patched"  # resources or annotations of a pod, or the default of a VPA
     NO_VPA = "no_vpa"
-    OFF = "off"  # the pod's VPA only gives advice
-    ALLOWED = "allowed"  # a VPA without fault that needed no default
-    DENIED = "denied"  # a VPA that breaks a rule
-    NOT_SYNCED = "not_synced"  # the caches have not listed yet: pods pass unchanged
-    TIMED_OUT = "timed_out"  # the pod's VPA was not found in time
-    LOOKUP_FAILED = "lookup_failed"  # the pod's owners could not be found out
-    BAD_OBJECT = "bad_object"  # a pod of a version or a shape that we don't know
-    UNDECODABLE = "undecodable"  # a body that is no review
-    UNSUPPORTED = "unsupported"  # neither a pod nor a VPA, or a VPA that is deleted
+    OFF = "off"  # the pod's VPA has mode Off
+    ALLOWED = "allowed"  # a valid VPA that needs no default
+    DENIED = "denied"  # an invalid VPA
+    NOT_SYNCED = "not_synced"  # the caches have not listed yet; pods pass unchanged
+    TIMED_OUT = "timed_out"  # the look-up of the pod's VPA timed out
+    LOOKUP_FAILED = "lookup_failed"  # the pod's owners could not be looked up
+    BAD_OBJECT = "bad_object"  # an undecodable pod, or with too many containers
+    UNDECODABLE = "undecodable"  # the body is not an AdmissionReview
+    UNSUPPORTED = "unsupported"  # neither a pod nor a VPA, or the deletion of a VPA
     CONTENT_TYPE = "content_type"
     OVERSIZED = "oversized"
-    REFUSED = "refused"  # no HTTP, or beyond another limit of the port
-    ERROR = "error"  # a bug or a broken VPA; the pod passes unchanged
+    REFUSED = "refused"  # not HTTP, or beyond another limit of the server
+    ERROR = "error"  # a bug or an unusable number; the pod passes unchanged
 
     @property
     def status(self) -> str:
-        """Return the reference's coarser word for it."""
+        """Return the outcome's ``status`` label of the reference's latency metric."""
         if self is ReviewOutcome.PATCHED:
             return "applied"
         return "error" if self in _ERRORS else "skipped"
 
 
-# Not among them, as in the reference: a pod whose patch failed, and a VPA that was refused.
+# As in the reference, a failed patch of a pod and a refused VPA are not errors here.
 _ERRORS = (ReviewOutcome.UNDECODABLE, ReviewOutcome.UNSUPPORTED, ReviewOutcome.CONTENT_TYPE)
 
 
 class ReviewStep(enum.StrEnum):
-    """A part of a review's time; the value is the metric label."""
+    """A timed step of a review; the value is the metric label."""
 
     READ_REQUEST = "read_request"
     ADMIT = "admit"
@@ -63,7 +63,7 @@ class ReviewStep(enum.StrEnum):
 
 
 class AdmissionMetrics:
-    """The metrics of one process."""
+    """The metrics of the process."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         expose_build_info(_COMPONENT, registry)
@@ -111,13 +111,13 @@ class AdmissionMetrics:
         )
 
     def remains(self, certificate: str, seconds: Callable[[], float]) -> None:
-        """Call ``seconds`` at each scrape: how long a certificate is still valid."""
+        """Report the remaining lifetime of a certificate; ``seconds`` is called at each scrape."""
         self._remaining.labels(certificate).set_function(seconds)
 
     def reviewed(self, subject: ReviewSubject, outcome: ReviewOutcome, seconds: float) -> None:
         """Count one review that took ``seconds``."""
         found = self._found.get((subject, outcome))
-        if found is None:  # looking for labels takes longer than counting
+        if found is None:  # kept, because labels() takes longer than counting
             latency = self._latency.labels(outcome.status, subject.value)
             found = latency, self._reviews.labels(subject.value, outcome.value)
             self._found[subject, outcome] = found
@@ -127,7 +127,7 @@ class AdmissionMetrics:
             self._pods[outcome is ReviewOutcome.PATCHED].inc()
 
     def refused(self, status: int) -> None:
-        """Count what the server refused with this HTTP status, before it was a review."""
+        """Count a request that the server refused with this HTTP status before it was decoded."""
         outcome = ReviewOutcome.OVERSIZED if status == 413 else ReviewOutcome.REFUSED
         self._reviews.labels(ReviewSubject.UNKNOWN.value, outcome.value).inc()
 
@@ -136,5 +136,5 @@ class AdmissionMetrics:
         self._checks[right].inc()
 
     def spent(self, step: ReviewStep, seconds: float) -> None:
-        """Record the time that one step took."""
+        """Record the duration of one step."""
         self._steps[step].observe(seconds)

@@ -1,13 +1,11 @@
-"""A cache of patches: pods come in bursts of the same template.
+"""A cache of patches for pods of the same template.
 
-A patch is a function of the pod's containers, status and annotations, of its VPA and of the
-LimitRanges of its namespace. A rollout creates many equal pods before the
-recommender writes the VPA again.
+A patch is a function of the pod's spec, status and annotations, of its VPA and of the LimitRanges
+of its namespace. A rollout creates many equal pods before the recommender updates the VPA.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -19,38 +17,18 @@ from common.features import FeatureGates
 from common.quantity import Quantity
 from common.recommendation.pod_level import PodLevelMode
 
-_LARGEST_SHAPE: Final = 16 * 1024  # bytes of one pod's
-_BUDGET: Final = 8 * 1024 * 1024  # bytes of all
-_OVERHEAD: Final = 1024  # bytes that an entry takes beside shape and patch, about
-_OPERATION: Final = 300  # bytes that an operation of a patch takes, about
+_LARGEST_KEY: Final = 16 * 1024  # bytes of pod and LimitRanges; patches of more are not cached
+_BUDGET: Final = 8 * 1024 * 1024  # bytes of all entries
+_OVERHEAD: Final = 1024  # approximate bytes of an entry besides key and patch
+_OPERATION: Final = 300  # approximate bytes of one operation of a patch
 
 _encoder = msgspec.msgpack.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedPatch:
-    """A patch, and the LimitRanges that it was computed from."""
-
-    vpa: "_CachedVpa"
-    limit_ranges: tuple[LimitRangeSpec, ...]
-    patch: PodPatch
-    size: int  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedVpa:
-    """A VPA at its last use, and the shapes of pods that are kept for it."""
-
-    vpa: VerticalPodAutoscaler
-    shapes: set[bytes] = field(default_factory=set)
-
-
 class PatchCache:
-    """Computes patches, and keeps a few thousand of them; features and bounds are fixed.
+    """A cache that computes missing patches, of at most 8 MiB, with least-recently-used eviction.
 
-    Objects in watch caches never change, they are replaced: a patch is good while the VPA is the
-    same object and the LimitRanges are equal. What was used last is kept longest, in 8 MiB; a VPA
-    that was written again is dropped with all its patches, for it may be of many MiB itself.
+    Its keys contain the VPA's resource version instead of the VPA, which can be many MiB large.
     """
 
     def __init__(
@@ -63,68 +41,50 @@ class PatchCache:
         self._features = features
         self._most_boost = most_boost
         self._pod_level = pod_level
-        self._known: OrderedDict[bytes, _CachedPatch] = OrderedDict()  # by shape
-        self._vpas: dict[tuple[str, str], _CachedVpa] = {}  # by namespace and name
-        self._size = 0
+        self._patches: OrderedDict[bytes, PodPatch] = OrderedDict()
+        self._size = 0  # bytes
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._patches)
 
     def admit(
         self, pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]
     ) -> PodPatch:
-        """Return what :func:`~admission.pod_patch.pod_patch` does; its errors are not kept."""
-        ranges = tuple(limit_ranges)
-        key = _shape(pod, vpa)
-        known = self._known.get(key)
-        if known is not None and known.vpa.vpa is vpa and known.limit_ranges == ranges:
-            self._known.move_to_end(key)
-            return known.patch
+        """Return the patch of :func:`~admission.pod_patch.pod_patch`; errors are not cached."""
+        key = _key(pod, vpa, limit_ranges)
+        cached = self._patches.get(key)
+        if cached is not None:
+            self._patches.move_to_end(key)
+            return cached
         patch = pod_patch(
             pod,
             vpa,
-            ranges,
+            limit_ranges,
             features=self._features,
             most_boost=self._most_boost,
             pod_level=self._pod_level,
         )
-        if key and len(key) <= _LARGEST_SHAPE:
-            size = len(key) + len(patch.operations) * _OPERATION + _OVERHEAD
-            self._put(key, _CachedPatch(self._written(vpa), ranges, patch, size))
+        if 0 < len(key) <= _LARGEST_KEY:
+            self._patches[key] = patch
+            self._size += _size(key, patch)
+            while self._size > _BUDGET:
+                self._size -= _size(*self._patches.popitem(last=False))
         return patch
 
-    def _written(self, vpa: VerticalPodAutoscaler) -> _CachedVpa:
-        name = (vpa.metadata.namespace, vpa.metadata.name)
-        there = self._vpas.get(name)
-        if there is None or there.vpa is not vpa:
-            for shape in tuple(there.shapes) if there is not None else ():
-                self._drop(shape)
-            there = self._vpas[name] = _CachedVpa(vpa)
-        return there
 
-    def _put(self, key: bytes, new: _CachedPatch) -> None:
-        new.vpa.shapes.add(key)
-        self._size += new.size - (self._known[key].size if key in self._known else 0)
-        self._known[key] = new
-        self._known.move_to_end(key)
-        while self._size > _BUDGET:
-            self._drop(next(iter(self._known)))
-
-    def _drop(self, key: bytes) -> None:
-        dropped = self._known.pop(key)
-        self._size -= dropped.size
-        shapes, meta = dropped.vpa.shapes, dropped.vpa.vpa.metadata
-        shapes.remove(key)
-        if not shapes:
-            del self._vpas[meta.namespace, meta.name]
-
-
-def _shape(pod: Pod, vpa: VerticalPodAutoscaler) -> bytes:
-    """Return what the patch depends on; empty if the pod has numbers beyond what can be encoded."""
+def _key(pod: Pod, vpa: VerticalPodAutoscaler, limit_ranges: Sequence[LimitRangeSpec]) -> bytes:
+    """Return the input of a patch; empty if it can't be encoded, or the VPA has no version."""
     meta = vpa.metadata
+    if not meta.resource_version:
+        return b""
+    place = (meta.namespace, meta.name, meta.resource_version)
     try:
         return _encoder.encode(
-            (meta.namespace, meta.name, pod.metadata.annotations, pod.spec, pod.status)
+            (place, limit_ranges, pod.metadata.annotations, pod.spec, pod.status)
         )
-    except OverflowError:  # a request of thirty digits without quotes is a quantity, too
+    except OverflowError:  # a number of thirty digits is a valid quantity
         return b""
+
+
+def _size(key: bytes, patch: PodPatch) -> int:
+    return len(key) + len(patch.operations) * _OPERATION + _OVERHEAD

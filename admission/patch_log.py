@@ -1,4 +1,4 @@
-"""One line for each patched pod."""
+"""The log line of a patched pod."""
 
 import logging
 from typing import Any
@@ -9,14 +9,14 @@ from admission.pod_reviews import PodVerdict
 from admission.review import AdmissionRequest
 from common.api.base import Wire
 from common.identity_cache import IdentityCache
-from common.recommendation.changes import patch_changes, summary
+from common.recommendation.resource_changes import patch_changes, summary
 
 logger = logging.getLogger(__name__)
 
 
 class _Meta(Wire, frozen=True, kw_only=True):
     name: Any = ""
-    generate_name: Any = ""  # not checked: a log line must not cost a patch
+    generate_name: Any = ""  # of any type: logging must not fail the patch
 
 
 class _NamedPod(Wire, frozen=True, kw_only=True):
@@ -25,15 +25,14 @@ class _NamedPod(Wire, frozen=True, kw_only=True):
 
 _decoder = msgspec.json.Decoder(_NamedPod)
 
-
-# Pods that are alike share one patch, see :mod:`admission.patch_cache`.
+# Equal pods share one patch, see :mod:`admission.patch_cache`.
 _changes = IdentityCache[str](256)
 
 
 def log_patched(request: AdmissionRequest, verdict: PodVerdict) -> None:
-    """Log which VPA changed what of a new pod.
+    """Log the VPA and the changes of a patched pod.
 
-    API servers ask before they complete a generated name; it then ends in a percent sign.
+    A review precedes the completion of a generated name. The log shows ``%`` at its end.
     """
     pod, patches = verdict.pod, verdict.patches
     if pod is None or not logger.isEnabledFor(logging.INFO):

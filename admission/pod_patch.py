@@ -1,4 +1,4 @@
-"""The patch of a new pod: resources as recommended, and annotations that say so.
+"""The patch of a new pod: recommended resources, and annotations that describe the change.
 
 Source: vertical-pod-autoscaler/pkg/admission-controller/resource/pod; admission.md 3, 5, 6.
 """
@@ -15,7 +15,7 @@ from common.annotations import (
 )
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from common.api.core import LimitRangeSpec, Pod, ResourceRequirements
+from common.api.core import NO_RESOURCES, LimitRangeSpec, Pod, ResourceRequirements
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.patches import Operation, add, pointer
@@ -30,14 +30,14 @@ from common.resources import ResourceQuantities, in_order
 
 @dataclass(frozen=True, slots=True)
 class PodPatch:
-    """The JSON patch of a new pod; ``unfit`` says why its recommendation isn't in it."""
+    """The JSON patch of a new pod; ``unfit`` is the reason why it lacks the recommendation."""
 
     operations: tuple[Operation, ...]
     unfit: Unfit | None = None
 
 
 def update_mode(vpa: VerticalPodAutoscaler) -> str:
-    """Return the mode as written; Recreate where nothing is written."""
+    """Return the mode as written; Recreate if there is none."""
     policy = vpa.spec.update_policy
     mode = policy.update_mode if policy is not None else None
     return UpdateMode.RECREATE if mode is None else mode
@@ -52,16 +52,16 @@ def pod_patch(
     most_boost: Quantity,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> PodPatch:
-    """Return the JSON patch that gives a pod what its VPA wants, in the reference's order.
+    """Return the JSON patch that applies a VPA to a pod, in the reference's order.
 
-    ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level`` says
-    whether ``spec.resources`` of the pod moves along with its containers. Every value is
-    set with ``add``, nothing is ever removed, and maps that are missing are added first: a
-    patch that can't be applied fails the pod whatever the failure policy says.
+    ``most_boost`` bounds the CPU request of a start-up boost; zero is no bound. ``pod_level``
+    decides whether ``spec.resources`` of the pod scales with its containers. The patch uses only
+    ``add``, and adds missing maps first: a patch that can't be applied fails the pod, whatever the
+    failure policy.
 
     Raises:
         DecodeError: a start-up boost lacks its number, or a value would be negative.
-        QuantityError: something that should be a quantity is none.
+        QuantityError: a quantity can't be parsed.
     """
     admitted = admitted_resources(
         pod,
@@ -80,11 +80,7 @@ def _operations(
     *,
     features: FeatureGates,
 ) -> tuple[Operation, ...]:
-    """Give a pod these resources, and say so in its annotations.
-
-    Raises:
-        DecodeError: a value would be negative.
-    """
+    """Return the operations that set the admitted resources and the annotations."""
     operations: list[Operation] = []
     if pod.metadata.annotations is None:
         operations.append(add("/metadata/annotations", {}))
@@ -120,19 +116,18 @@ def _operations(
 def _resource_operations(
     root: str, resources: ResourceRequirements | None, wanted: WantedResources
 ) -> Iterator[Operation]:
-    """Set resources that stand at ``root``: of a container, or of the pod as a whole."""
-    requests = resources.requests if resources is not None else None
-    limits = resources.limits if resources is not None else None
-    if requests is None and limits is None:
+    """Yield the operations that set the resources at ``root``, of a container or of the pod."""
+    present = resources or NO_RESOURCES
+    if present.requests is None and present.limits is None:
         yield add(root, {})
-    yield from _map_operations(f"{root}/requests", requests, wanted.requests)
-    yield from _map_operations(f"{root}/limits", limits, wanted.limits)
+    yield from _map_operations(f"{root}/requests", present.requests, wanted.requests)
+    yield from _map_operations(f"{root}/limits", present.limits, wanted.limits)
 
 
 def _map_operations(
-    path: str, there: Mapping[str, QuantityJson] | None, wanted: ResourceQuantities
+    path: str, present: Mapping[str, QuantityJson] | None, wanted: ResourceQuantities
 ) -> Iterator[Operation]:
-    if there is None and wanted:
+    if present is None and wanted:
         yield add(path, {})
     for name in in_order(wanted):
         if wanted[name].sign < 0:  # the API server would refuse the pod

@@ -1,4 +1,4 @@
-"""The decision about a new pod: its VPA is found, and says what to patch.
+"""The review of a new pod: find its VPA and compute the patch.
 
 Source: admission.md 3 and 4.
 """
@@ -26,7 +26,7 @@ from common.recommendation.pod_level import PodLevelMode, Unfit
 from common.recommendation.scaled_containers import scaled_specs
 from common.target.owners import Controller
 
-# No node runs so many. A body may hold 200,000, and their patch would hold up all other pods.
+# More than any node runs. A body can hold 200,000; computing their patch would delay other reviews.
 _MOST_CONTAINERS = 1000
 
 _decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
@@ -34,19 +34,19 @@ _decoder_with_sidecars: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(PodWith
 
 
 class MatchReason(enum.StrEnum):
-    """Why a pod has a VPA, or has none."""
+    """The result of looking for a pod's VPA."""
 
     MATCHED = "matched"
-    NO_CONTROLLER = "no_controller"  # no owner reference of the pod says ``controller: true``
-    NO_VPA_IN_NAMESPACE = "no_vpa_in_namespace"  # none with a target, at least
+    NO_CONTROLLER = "no_controller"  # no owner reference of the pod has ``controller: true``
+    NO_VPA_IN_NAMESPACE = "no_vpa_in_namespace"  # no VPA of the namespace has a target
     NO_SCALABLE_OWNER = "no_scalable_owner"  # neither well-known nor with a scale subresource
     NOT_TARGETED = "not_targeted"  # no VPA targets the topmost owner
-    NONE_APPLIES = "none_applies"  # those that do are Off, or don't select the pod
+    NONE_APPLIES = "none_applies"  # the targeting VPAs are Off, or don't select the pod
 
 
 @dataclass(frozen=True, slots=True)
 class TargetingVpa:
-    """A VPA of the pod's topmost owner; ``problem`` says why its selector isn't known."""
+    """A VPA that targets the pod's topmost owner; ``problem`` is why it has no selector."""
 
     vpa: VerticalPodAutoscaler
     selector: Selector | None = None
@@ -55,32 +55,29 @@ class TargetingVpa:
 
 @dataclass(frozen=True, slots=True)
 class VpaMatch:
-    """The VPA of a new pod; without one, whether a VPA of mode Off was passed over.
-
-    The rest explains it to people.
-    """
+    """The VPA of a new pod, if any, and the data that explains the match."""
 
     vpa: VerticalPodAutoscaler | None = None
-    off: bool = False
+    off: bool = False  # there is no VPA, and a targeting one of mode Off was skipped
     reason: MatchReason = field(default=MatchReason.MATCHED, compare=False)
     topmost: Controller | None = field(default=None, compare=False)
     candidates: tuple[TargetingVpa, ...] = field(default=(), compare=False)
 
 
 class LookupFailedError(Exception):
-    """The pod's owners could not be found; the pod is treated as one without a VPA."""
+    """The pod's owners could not be looked up; the pod passes unchanged."""
 
 
 class Cluster(Protocol):
-    """What a review needs to know of the cluster."""
+    """The part of the cluster's state that a review depends on."""
 
     @property
     def synced(self) -> bool:
-        """Return whether everything has been listed once."""
+        """Return whether all objects have been listed once."""
         ...
 
     def match(self, pod: ObjectMeta) -> Coroutine[Any, Any, VpaMatch]:
-        """Find the pod's VPA; raises LookupFailedError."""
+        """Return the pod's VPA; raise LookupFailedError."""
         ...
 
     def limit_ranges(self, namespace: str) -> Sequence[LimitRangeSpec]: ...
@@ -88,7 +85,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPolicy:
-    """What the operator chose about reviews."""
+    """The operator's settings for reviews."""
 
     features: FeatureGates
     most_boost: Quantity = ZERO  # most CPU of a boosted request; zero: no bound
@@ -100,8 +97,8 @@ class ReviewPolicy:
 class PodVerdict:
     """The decision about a new pod; without ``patches`` it passes unchanged.
 
-    ``problem`` is a sentence for the log where something was wrong, and ``error`` the details.
-    ``policy`` is set if the pod has a VPA.
+    ``problem`` is the log message of a failure, and ``error`` the details. ``policy`` is set if
+    the pod has a VPA.
     """
 
     outcome: ReviewOutcome
@@ -129,12 +126,10 @@ async def judge(
     cache: PatchCache,
     lookup_timeout: float,
 ) -> PodVerdict:
-    """Decide about the pod of a request; ``cache`` belongs to the same policy.
+    """Decide about the pod of a request; ``cache`` has to use the same policy.
 
-    Finding the VPA may take ``lookup_timeout`` seconds.
-
-    What people, other programs or the API server did wrong is part of the verdict; whatever is
-    raised is a bug of ours.
+    Finding the VPA may take ``lookup_timeout`` seconds. Bad input and errors of the API server are
+    part of the verdict. An exception is a bug.
     """
     if not cluster.synced:
         return PodVerdict(outcome=ReviewOutcome.NOT_SYNCED)
@@ -172,7 +167,7 @@ async def judge(
     limit_ranges = cluster.limit_ranges(meta.namespace)
     try:
         patch = cache.admit(pod, match.vpa, limit_ranges)
-    except DecodeError as error:  # what people or other programs wrote, no bug of ours
+    except DecodeError as error:  # a bad number in the pod, VPA or LimitRange
         return PodVerdict(
             outcome=ReviewOutcome.ERROR,
             pod=pod,
@@ -196,7 +191,7 @@ async def judge(
 
 
 def _in_namespace(meta: ObjectMeta, namespace: str) -> ObjectMeta:
-    """Older API servers leave the namespace out of a new pod; the request's is always right."""
+    """Set the request's namespace, which older API servers omit in a new pod's metadata."""
     if meta.namespace == namespace:
         return meta
     return msgspec.structs.replace(meta, namespace=namespace)

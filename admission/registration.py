@@ -1,4 +1,4 @@
-"""The webhook configuration: what it says, and how it gets to the API server.
+"""The webhook configuration, and its registration at the API server.
 
 Source: vertical-pod-autoscaler/pkg/admission-controller/config.go; admission.md 9.
 """
@@ -24,18 +24,18 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# A failing webhook must not hold up the pods that would repair it, nor those that would renew its
-# certificates. The namespace itself is not exempted, because the updater acts there, too.
+# Values of the label ``app`` of exempt pods. A failing webhook must not block the pods that would
+# repair it. The namespace is not exempt, because the updater acts there, too.
 OWN_PODS = ("vpa-admission-controller", "vpa-certs", "vpa-recommender", "vpa-updater")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
-_LOOK_SECONDS = 10.0  # most that a look may take: the Lease waits for it
+_CHECK_SECONDS = 10.0  # timeout of one check: the renewal of the Lease waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What an operator can choose about the webhook."""
+    """The operator's settings for the webhook configuration."""
 
     service: str
     namespace: str  # of the service
@@ -55,9 +55,9 @@ class Registration:
 
 
 def of_settings(settings: AdmissionSettings, *, namespace: str) -> Registration:
-    """Return what the flags say; ``namespace`` is the one that we live in.
+    """Return the registration that the flags describe; ``namespace`` is that of the Service.
 
-    Labels that can't be read are left out, all of them, and logged.
+    If a label can't be parsed, log an error and use no labels.
     """
     labels: Mapping[str, str] = {}
     try:
@@ -78,7 +78,7 @@ def of_settings(settings: AdmissionSettings, *, namespace: str) -> Registration:
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """Read ``key1:value1,key2:value2``; spaces and quotes around the parts don't count.
+    """Parse ``key1:value1,key2:value2``; spaces and quotes around keys and values are dropped.
 
     Raises:
         ValueError: a pair has no colon, or an empty key.
@@ -93,7 +93,7 @@ def parse_labels(text: str) -> dict[str, str]:
 
 
 def configuration(registration: Registration, authorities: bytes) -> dict[str, Any]:
-    """Build the whole MutatingWebhookConfiguration, in the API server's field names."""
+    """Return the complete MutatingWebhookConfiguration as JSON data."""
     target: dict[str, Any] = (
         {"url": registration.url}
         if registration.url
@@ -126,30 +126,29 @@ def configuration(registration: Registration, authorities: bytes) -> dict[str, A
 
 
 async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Create the configuration, or bring the one that is there to the wanted state.
+    """Create or patch the configuration, and return the stored one.
 
-    It is never deleted, so there is no moment without a webhook. What is there becomes what
-    would have been created, down to the labels; annotations stay. Where no CA bundle is
-    wanted, the one that is there stays, too: another program may manage it. Returns what is
-    stored now.
+    It is never deleted, so there is no moment without a webhook. Labels and webhooks become the
+    wanted ones; annotations stay. If ``wanted`` has no CA bundle, the stored one stays, because
+    another program may manage it.
 
     Raises:
         KubeError: the API server refused or could not be reached.
     """
     try:
-        there = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+        stored = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     except NotFoundError:
         try:
             return await client.create(MUTATING_WEBHOOKS, wanted)
-        except ConflictError:  # another replica was faster
-            there = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
-    # A merge patch replaces the list as a whole; a strategic one would merge old selectors
-    # and an old target into the new ones.
-    labels = dict.fromkeys(there["metadata"].get("labels") or ())  # null removes
+        except ConflictError:  # another replica created it
+            stored = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
+    # A merge patch replaces the list of webhooks. A strategic one would merge old selectors and an
+    # old target into the new ones.
+    labels = dict.fromkeys(stored["metadata"].get("labels") or ())  # null removes
     labels |= wanted["metadata"].get("labels", {})
     patch = {
-        "metadata": ca_bundle.unchanged(there) | {"labels": labels},
-        "webhooks": _with_bundle_of(there, wanted["webhooks"]),
+        "metadata": ca_bundle.unchanged(stored) | {"labels": labels},
+        "webhooks": _with_bundle_of(stored, wanted["webhooks"]),
     }
     return await client.patch(
         MUTATING_WEBHOOKS, CONFIGURATION_NAME, patch, patch_type=PatchType.MERGE
@@ -157,12 +156,11 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]
 
 
 class Registrar:
-    """Keeps the configuration in step with the flags and with the CA file.
+    """Keeps the configuration up to date with the flags and with the CA file.
 
-    The file is read again for each attempt: what was half written is sent once at most, and
-    of two attempts at once the API server takes the one that has seen the other's. In between
-    the configuration is what was sent last, whatever is in the file now: without
-    ``--reload-cert`` the file is not watched, and certificates are those of our start.
+    Each attempt reads the file again, so that a partial file is sent at most once. Checks compare
+    with the content that was sent last, not with the file: without ``--reload-cert`` the process
+    uses the certificates of its start.
     """
 
     def __init__(
@@ -173,13 +171,13 @@ class Registrar:
         self._read_bundle = read_bundle
         self._bundle = b""  # sent last
         self._registered = False
-        self._right = False  # when the configuration was seen last
-        self._insistence = RestoreBackoff()
+        self._right = False  # the configuration was right at the last check
+        self._backoff = RestoreBackoff()
         self._warned: tuple[str, dict[str, object]] = ("", {})
         self._exempting: tuple[str, ...] = ()
 
     async def register(self) -> None:
-        """Create the configuration, or renew it; tried until the API server accepts."""
+        """Create or update the configuration; retry until the API server accepts it."""
 
         async def attempt() -> None:
             self._bundle = self._read_bundle()
@@ -189,8 +187,8 @@ class Registrar:
         self._registered = True
         logger.info("webhook registered")
 
-    async def renew_bundle(self, _content: bytes) -> None:
-        """Send the content of the CA file to the API server, until it accepts."""
+    async def renew_bundle(self) -> None:
+        """Write the CA file to the configuration; retry until the API server accepts it."""
 
         async def attempt() -> bool:
             self._bundle = self._read_bundle()
@@ -200,56 +198,56 @@ class Registrar:
             logger.info("Successfully patched webhook with new client CA")
 
     async def in_place(self) -> bool:
-        """Look once, and restore what is missing or different; return whether all is right now.
+        """Check the configuration, restore it if needed, and return whether it is right.
 
-        A configuration that is gone is created at once; about one that is different we insist
-        less and less (``RestoreBackoff``). Where the API server doesn't answer, what was seen last
-        counts. False before the first registration.
+        Create a missing configuration at once. Restore a changed one with ``RestoreBackoff``. If
+        the API server doesn't answer, return the result of the last check. Return False before the
+        first registration.
         """
         if not self._registered:
             return False
         try:
-            async with asyncio.timeout(_LOOK_SECONDS):
-                await self._look()
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await self._check()
         except ConflictError:
-            pass  # another writer, perhaps a sibling that restores it, was faster: look again later
+            pass  # another client, perhaps another replica, changed it: check again later
         except (KubeError, DecodeError, TimeoutError) as error:
             text = str(error) or "no answer in time"
             self._warn_once("webhook configuration not read or not restored", error=text)
         return self._right
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         try:
-            there = await self._client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME, retry=False)
+            stored = await self._client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME, retry=False)
         except NotFoundError:
             self._right = False
             self._compare(await register(self._client, self._wanted()))
             logger.warning("webhook configuration was missing, created it again")
             return
-        different = self._compare(there)
+        different = self._compare(stored)
         if not different:
             self._warned = ("", {})
             return
         fields = ", ".join(different)
         now = asyncio.get_running_loop().time()
-        if not self._insistence.allows(now):
+        if not self._backoff.allows(now):
             self._warn_once("webhook configuration left as another writer wants it", fields=fields)
             return
-        self._insistence = self._insistence.after(now)
+        self._backoff = self._backoff.after(now)
         self._compare(await register(self._client, self._wanted()))
         logger.warning("webhook configuration was changed, restored it", extra={"fields": fields})
 
     def _wanted(self) -> dict[str, Any]:
         return configuration(self._chosen, self._bundle)
 
-    def _compare(self, there: Mapping[str, Any]) -> tuple[str, ...]:
-        """Record whether the configuration is right; return what is different."""
+    def _compare(self, stored: Mapping[str, Any]) -> tuple[str, ...]:
+        """Record whether the configuration is right, and return the fields that differ."""
         wanted = self._wanted()
-        different = registration_drift.differences(there, wanted)
+        different = registration_drift.differences(stored, wanted)
         self._right = not different
         if (
             self._right
-            and (fields := registration_drift.exemptions(there, wanted)) != self._exempting
+            and (fields := registration_drift.exemptions(stored, wanted)) != self._exempting
         ):
             self._exempting = fields
             if fields:
@@ -258,14 +256,14 @@ class Registrar:
         return different
 
     def _warn_once(self, message: str, **details: object) -> None:
-        """Log a warning, unless it is the one that was logged last."""
+        """Log a warning, unless it equals the last one."""
         if (message, details) != self._warned:
             self._warned = (message, details)
             logger.warning(message, extra=details)
 
 
 async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
-    """Call until the API server accepts; its error is logged once for each change."""
+    """Call until the API server accepts. An error is logged when it differs from the last one."""
     logged = ""
     pause = _SHORTEST_PAUSE
     while True:
@@ -280,9 +278,9 @@ async def until_accepted(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _with_bundle_of(
-    there: Mapping[str, Any], webhooks: list[dict[str, Any]]
+    stored: Mapping[str, Any], webhooks: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    kept = {"caBundle": bundle} if (bundle := ca_bundle.stored(there)) else {}
+    kept = {"caBundle": bundle} if (bundle := ca_bundle.stored(stored)) else {}
     return [hook | {"clientConfig": kept | hook["clientConfig"]} for hook in webhooks]
 
 

@@ -1,8 +1,8 @@
-"""Whether the stored webhook configuration is still what the flags ask for, field by field.
+"""The comparison of the stored webhook configuration with the wanted one, field by field.
 
-Ours are the fields that decide whether, how and where API servers send reviews; the others are not.
+Compared are the fields that decide whether, how and where API servers send reviews.
 
-Source: admission.md 9. The reference looks once, at its start (X41).
+Source: admission.md 9. The reference writes the configuration once, at its start (X41).
 """
 
 import base64
@@ -15,28 +15,29 @@ from typing import Any
 import msgspec
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_EXEMPTING = ("NotIn", "DoesNotExist")  # objects that don't know the label are still reviewed
+_EXEMPTING = ("NotIn", "DoesNotExist")  # objects without the label are still reviewed
 _EXACT = ("admissionReviewVersions", "failurePolicy", "sideEffects", "timeoutSeconds")
 _SELECTORS = ("namespaceSelector", "objectSelector")
+_FIRST_PAUSE = 20.0  # seconds between two restorations
+_LONGEST_PAUSE = 600.0
 
 
-def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the fields of ours that are not as ``wanted``; none: the configuration is right.
+def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the fields that differ from ``wanted``; none if it is right.
 
-    An addition that leaves us what we need is no difference: annotations, labels, CA
-    certificates and webhooks besides ours, ``matchConditions``, ``matchPolicy`` and
-    ``reinvocationPolicy``, and requirements of a selector that only exempt something. Some cloud
-    providers add one to every webhook, at once and each time: removing it
-    would never end. A requirement that objects have to meet (``In``, ``Exists``, a label)
-    would shut out everybody, and is a difference.
+    Additions are not differences: other annotations, labels, CA certificates and webhooks,
+    ``matchConditions``, ``matchPolicy`` and ``reinvocationPolicy``, and requirements of a selector
+    that only exempt objects (``NotIn``, ``DoesNotExist``). Some cloud providers add one to every
+    webhook, each time that it is removed. A requirement that objects have to
+    meet (``In``, ``Exists``, a label) excludes nearly all objects and is a difference.
 
-    Where no CA bundle is wanted, it is managed elsewhere, and right as it is.
+    If ``wanted`` has no CA bundle, another program manages it, and any bundle is right.
     """
     (ours,) = wanted["webhooks"]
-    hook = _named(ours["name"], there)
+    hook = _named(ours["name"], stored)
     if hook is None:
         return ("webhooks",)
-    labels = there["metadata"].get("labels") or {}
+    labels = stored["metadata"].get("labels") or {}
     found = {
         "labels": wanted["metadata"].get("labels", {}).items() <= labels.items(),
         **{name: hook.get(name) == ours[name] for name in _EXACT},
@@ -48,50 +49,44 @@ def differences(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[st
     return tuple(name for name, right in found.items() if not right)
 
 
-def exemptions(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the fields that exempt more than the flags say; they stay."""
+def exemptions(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the fields that exempt more objects than ``wanted``."""
     (ours,) = wanted["webhooks"]
-    hook = _named(ours["name"], there) or {}
+    hook = _named(ours["name"], stored) or {}
     found = [name for name in _SELECTORS if _added(hook.get(name), ours[name])]
     return (*found, *(["matchConditions"] if hook.get("matchConditions") else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBackoff:
-    """How often our configuration is restored while another writer restores a different one.
+    """The backoff between restorations of the configuration.
 
-    Two replicas with different flags, as in a rollout, each find that the other has changed what
-    they wrote. Neither knows a sibling from an operator's slip, so each restores its own, at
-    once the first time and then after pauses that double from ``first_pause`` up to
-    ``longest_pause``. A rollout of a minute costs a handful of writes, and a fight without end one
-    write of each side per ten minutes. The last one to start has the shorter pauses, so the newer
-    flags win where there is a winner; and once the other is gone, ours are back within one pause.
-    A quiet time of twice the longest pause is the end of a fight.
+    Two replicas with different flags, as during a rollout, overwrite each other's configuration.
+    A replica can't distinguish another replica from an operator's mistake. So each restores its
+    own configuration: at once the first time, then after pauses that double from 20 seconds to ten
+    minutes. The replica that started last has the shorter pauses, so the newer flags prevail. After
+    twice the longest pause without a restoration the backoff is reset.
     """
 
-    first_pause: float = 20.0  # seconds
-    longest_pause: float = 600.0  # seconds
-    times: int = 0  # put back in this fight
-    last: float = 0.0  # when; the event loop's time
+    times: int = 0  # restorations since the last reset
+    last: float = 0.0  # time of the last restoration on the event loop's clock
 
     def allows(self, now: float) -> bool:
-        """Return whether the configuration may be put back at ``now``."""
+        """Return whether the configuration may be restored at ``now``."""
         return self.times == 0 or self._over(now) or now >= self.last + self._pause
 
     def after(self, now: float) -> "RestoreBackoff":
-        """Return the same, with one more write at ``now``."""
+        """Return the backoff after a restoration at ``now``."""
         times = 1 if self._over(now) else self.times + 1
-        return RestoreBackoff(
-            first_pause=self.first_pause, longest_pause=self.longest_pause, times=times, last=now
-        )
+        return RestoreBackoff(times=times, last=now)
 
     @property
     def _pause(self) -> float:
-        doubled: float = self.first_pause * 2 ** min(self.times - 1, 30)
-        return min(doubled, self.longest_pause)
+        doubled: float = _FIRST_PAUSE * 2 ** min(self.times - 1, 30)
+        return min(doubled, _LONGEST_PAUSE)
 
     def _over(self, now: float) -> bool:
-        return now >= self.last + 2 * self.longest_pause
+        return now >= self.last + 2 * _LONGEST_PAUSE
 
 
 def _named(name: str, configuration: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -103,7 +98,7 @@ def _named(name: str, configuration: Mapping[str, Any]) -> Mapping[str, Any] | N
 
 
 def _target(hook: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where reviews are sent, with the port that API servers fill in."""
+    """Return the target of reviews, with the port that API servers default."""
     config = hook.get("clientConfig") or {}
     service = config.get("service")
     return {
@@ -117,10 +112,10 @@ def _bundle(hook: Mapping[str, Any]) -> str:
 
 
 def _covers(stored: str, wanted: str) -> bool:
-    """Return whether API servers trust all that is ``wanted``; both are in base64, or empty.
+    """Return whether ``stored`` contains all certificates of ``wanted``; both are base64 or empty.
 
-    They may trust more: while an authority is renewed, some files hold the old one and the new
-    one, and some only one of them, until the kubelets have brought all files up to date.
+    It may contain more: while an authority is renewed, some pods mount both the old and the new
+    authority, and others only one, until the kubelets have updated all volumes.
     """
     if wanted in ("", stored):
         return True
@@ -132,33 +127,33 @@ def _covers(stored: str, wanted: str) -> bool:
 
 
 def _certificates(bundle: bytes) -> frozenset[bytes]:
-    """Return the certificates of a PEM file, whatever is between them and however lines end."""
+    """Return the certificates of a PEM file, without regard to line breaks and other content."""
     return frozenset(b"".join(each.split()) for each in _CERTIFICATE.findall(bundle))
 
 
 def _rules(hook: Mapping[str, Any]) -> frozenset[bytes]:
-    """Return the registered rules, in whatever order, with the scope that API servers fill in."""
+    """Return the registered rules as a set, with the scope that API servers default."""
     return _distinct({"scope": "*", **_sorted(rule)} for rule in hook.get("rules") or ())
 
 
-def _selects_enough(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    """Return whether our requirements are there, and no others that objects have to meet."""
-    if (there or {}).get("matchLabels"):
+def _selects_enough(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
+    """Return whether a selector has the wanted requirements, and otherwise only exemptions."""
+    if (stored or {}).get("matchLabels"):
         return False
-    expressions = (there or {}).get("matchExpressions") or ()
+    expressions = (stored or {}).get("matchExpressions") or ()
     ours = _distinct(map(_sorted, wanted.get("matchExpressions") or ()))
     demanding = (each for each in expressions if each.get("operator") not in _EXEMPTING)
     found = _distinct(map(_sorted, expressions))
     return ours <= found and _distinct(map(_sorted, demanding)) <= ours
 
 
-def _added(there: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    found = _distinct(map(_sorted, (there or {}).get("matchExpressions") or ()))
+def _added(stored: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
+    found = _distinct(map(_sorted, (stored or {}).get("matchExpressions") or ()))
     return bool(found - _distinct(map(_sorted, wanted.get("matchExpressions") or ())))
 
 
 def _sorted(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item whose lists are sets."""
+    """Return the item with its lists sorted, because their order has no meaning."""
     return {key: sorted(map(str, v)) if isinstance(v, list) else v for key, v in item.items()}
 
 

@@ -1,4 +1,4 @@
-"""The AdmissionReview on the wire: what the API server asks, and the bytes that we answer.
+"""The AdmissionReview on the wire: requests of API servers, and encoded responses.
 
 Source: k8s.io/api/admission/v1; admission.md 2 and kubernetes-resize.md 6.
 """
@@ -25,7 +25,7 @@ _ABSENT = msgspec.Raw(b"null")
 
 
 class ReviewSubject(enum.StrEnum):
-    """What a review is about; also the metric label."""
+    """The kind of object in a review; the value is the metric label."""
 
     POD = "Pod"
     VPA = "VPA"
@@ -49,7 +49,7 @@ class GroupVersionKind(Wire, frozen=True, kw_only=True):
 
 
 class AdmissionRequest(Wire, frozen=True, kw_only=True):
-    """``request``; the objects stay undecoded until it is known what they are."""
+    """``request``, with undecoded objects: their type depends on ``resource``."""
 
     uid: str = ""
     resource: GroupVersionResource = GroupVersionResource()
@@ -59,20 +59,20 @@ class AdmissionRequest(Wire, frozen=True, kw_only=True):
     operation: str = ""
     object: msgspec.Raw = _ABSENT
     old_object: msgspec.Raw = _ABSENT
-    dry_run: Any = None  # true, false or missing; anything else is as good as missing
+    dry_run: Any = None  # any value but true means false
 
     @property
     def subject(self) -> ReviewSubject:
-        """Decided by group and resource alone; the registered rules restrict the rest."""
+        """Return the subject by group and resource; the registered rules restrict the rest."""
         return _SUBJECTS.get((self.resource.group, self.resource.resource), ReviewSubject.UNKNOWN)
 
     @property
     def size(self) -> int:
-        """Bytes of the object and of its old state."""
+        """Return the size of the new and the old object in bytes."""
         return memoryview(self.object).nbytes + memoryview(self.old_object).nbytes
 
     def patched(self, patches: Sequence[Operation]) -> Any:
-        """Return the object after a patch."""
+        """Return the object with ``patches`` applied."""
         found = msgspec.json.decode(self.object)
         return jsonpatch.JsonPatch(msgspec.to_builtins(patches)).apply(found, in_place=True)
 
@@ -84,7 +84,7 @@ _SUBJECTS = {
 
 
 class Review(Wire, frozen=True, kw_only=True):
-    """What the API server asks, and in which version of the wire."""
+    """An AdmissionReview of an API server."""
 
     api_version: str = ""
     request: AdmissionRequest | None = None
@@ -132,22 +132,22 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> Review:
-    """Read a review; the objects that it is about stay as they are.
+    """Decode a review, but not the objects in it.
 
     Raises:
         DecodeError: the body is not JSON, or not a review.
     """
     try:
         return _decoder.decode(body)
-    # ValueError: bytes that are no UTF-8, and numbers of thousands of digits.
+    # ValueError: invalid UTF-8, and numbers with thousands of digits.
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise DecodeError(f"not an AdmissionReview: {error}") from error
 
 
 def in_version_of(review: Review, answer: bytes) -> bytes:
-    """Return the answer in the version of the review, as API servers demand: v1 or v1beta1.
+    """Return the answer in the review's version, v1 or v1beta1, as API servers require.
 
-    The fields of both versions are the same, so the name is all that differs.
+    Both versions have the same fields, so only the name is replaced.
     """
     if review.api_version != OLD_API_VERSION:
         return answer
@@ -155,7 +155,7 @@ def in_version_of(review: Review, answer: bytes) -> bytes:
 
 
 def allow(uid: str, patches: Sequence[Operation] = (), warnings: Sequence[str] = ()) -> bytes:
-    """Let the object pass, changed by ``patches`` if there are any."""
+    """Return the response that admits an object, changed by ``patches``."""
     if not patches:
         return _answer(_Response(uid=uid, allowed=True, warnings=tuple(warnings)))
     return _answer(
@@ -172,7 +172,7 @@ def allow(uid: str, patches: Sequence[Operation] = (), warnings: Sequence[str] =
 def deny(
     request: AdmissionRequest, errors: Sequence[FieldError], warnings: Sequence[str] = ()
 ) -> bytes:
-    """Refuse a VPA with every rule that it breaks, in sentences that can be read.
+    """Return the response that refuses a VPA and lists all of its errors.
 
     Source: ``apierrors.NewInvalid``, k8s.io/apimachinery/pkg/api/errors/errors.go.
     """

@@ -1,4 +1,4 @@
-"""What is answered to a review: the pod's patch, the VPA's verdict, or that the object may pass.
+"""The answer to a review: the pod's patch, the VPA's verdict, or the unchanged object.
 
 Source: ``AdmissionServer.admit``,
 vertical-pod-autoscaler/pkg/admission-controller/logic/server.go; admission.md 2 to 4.
@@ -25,13 +25,14 @@ from common.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_AT_ONCE = 64 * 1024  # bytes of a VPA and its old state; pods wait some ms at most
+# Bytes of a VPA and its old state. Larger ones are judged in a thread, to not delay other reviews.
+_LARGEST_ON_LOOP = 64 * 1024
 _JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewAnswer:
-    """The body, and what it is counted as."""
+    """A response body, and the labels of its metrics."""
 
     body: bytes
     subject: ReviewSubject
@@ -48,14 +49,14 @@ class Reviewer:
             features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
         )
         self._metrics = metrics
-        self._one_by_one = asyncio.Lock()
+        self._thread_lock = asyncio.Lock()
 
     async def answer(
         self, content_type: str, body: bytes, *, caller_timeout: int | None = None
     ) -> ReviewAnswer:
-        """Answer one body; ``caller_timeout`` is the seconds that the API server waits, if known.
+        """Return the answer to a body; ``caller_timeout`` is that of the API server in seconds.
 
-        Total: every body has an answer, and no pod is ever refused.
+        Every body has an answer, and no pod is ever refused.
         """
         if content_type != _JSON:
             return ReviewAnswer(b"", ReviewSubject.UNKNOWN, ReviewOutcome.CONTENT_TYPE)
@@ -82,8 +83,7 @@ class Reviewer:
                 return await self._pod(request, lookup_timeout)
             if request.subject is ReviewSubject.VPA:
                 return await self._vpa(request)
-        # The one broad except of the project. Nothing that goes wrong in here, a bug of ours
-        # included, may keep a pod from being created: it passes unchanged, and is counted.
+        # No error, not even a bug, may prevent the creation of a pod: it passes unchanged.
         except Exception:
             logger.exception("review failed, the object passes unchanged", extra=_named(request))
             return review.allow(request.uid), ReviewOutcome.ERROR
@@ -92,9 +92,7 @@ class Reviewer:
     async def _pod(
         self, request: AdmissionRequest, lookup_timeout: float
     ) -> tuple[bytes, ReviewOutcome]:
-        verdict = await judge(
-            request, self._cluster, self._policy, cache=self._patches, lookup_timeout=lookup_timeout
-        )
+        verdict = await self.judge(request, lookup_timeout)
         if verdict.problem:
             details = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
             details |= {"error": verdict.error} if verdict.error else {}
@@ -104,24 +102,24 @@ class Reviewer:
         log_patched(request, verdict)
         return self._allowed(request, verdict.patches), verdict.outcome
 
-    async def judge(self, request: AdmissionRequest) -> PodVerdict:
-        """Decide about the pod of a request."""
+    async def judge(
+        self, request: AdmissionRequest, lookup_timeout: float | None = None
+    ) -> PodVerdict:
+        """Decide about the pod of a request; the default timeout is that of the policy."""
+        if lookup_timeout is None:
+            lookup_timeout = self._policy.lookup_timeout
         return await judge(
-            request,
-            self._cluster,
-            self._policy,
-            cache=self._patches,
-            lookup_timeout=self._policy.lookup_timeout,
+            request, self._cluster, self._policy, cache=self._patches, lookup_timeout=lookup_timeout
         )
 
     async def _vpa(self, request: AdmissionRequest) -> tuple[bytes, ReviewOutcome]:
-        if request.operation in ("DELETE", "CONNECT"):  # nothing is written, so nothing is wrong
+        if request.operation in ("DELETE", "CONNECT"):  # no VPA is written
             return review.allow(request.uid), ReviewOutcome.UNSUPPORTED
         try:
-            if request.size <= _LARGEST_AT_ONCE:
+            if request.size <= _LARGEST_ON_LOOP:
                 verdict = self._verdict(request)
             else:
-                async with self._one_by_one:  # of many threads each would take its share of time
+                async with self._thread_lock:  # several threads would slow down the event loop
                     verdict = await asyncio.to_thread(self._verdict, request)
         except BadQuantityError as error:
             return review.deny(request, [undecodable(error)], [error.warning]), ReviewOutcome.DENIED
@@ -147,7 +145,7 @@ class Reviewer:
 
 
 def _before(request: AdmissionRequest) -> VerticalPodAutoscaler | None:
-    """Return the replaced object; None if it can't be read, so that it can be repaired (X126)."""
+    """Return the replaced VPA; None if it can't be decoded, so that it can be corrected (X126)."""
     if request.operation != "UPDATE":
         return None
     try:

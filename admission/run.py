@@ -1,4 +1,4 @@
-"""The admission controller from its start to its end."""
+"""The admission controller: its parts, their start and their shutdown."""
 
 import asyncio
 import functools
@@ -24,23 +24,23 @@ from common.kube.client import KubeClient
 from common.kube.lease import StatusLease
 from common.runtime import service
 from common.runtime.clock import Clock
-from common.runtime.health import Health, OpsServer
+from common.runtime.health import Health, ops_server
 from common.runtime.limited_http import HttpLimits
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from common.version import user_agent
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = "vpa-admission-controller"
 
-# Longer than the 90 seconds for which API servers keep an idle connection: if we closed it first, a
-# review that is just being sent would be lost.
+# API servers keep idle connections for 90 seconds. If the webhook closed one earlier, a review that
+# is being sent would fail.
 _LIMITS = HttpLimits(body=LARGEST_BODY, idle=120)
-_LONGEST_CHECK = 5.0  # seconds, if API servers wait as long
+_LONGEST_CHECK = 5.0  # seconds, or the timeout of API servers if that is shorter
 
 
 async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) -> None:
-    """Run the admission controller until a signal; ``namespace`` is the one it lives in.
+    """Run the admission controller until a signal; ``namespace`` is that of its pod.
 
     Raises:
         ConfigError: certificates, addresses or kubeconfig can't be used.
@@ -81,7 +81,10 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         )
         ops = _ops_server(settings, clock, conditions, check, reviewer)
         expiry = CertificateExpiry(
-            lambda: pair.certificate, functools.partial(_content, authority), clock, metrics
+            lambda: pair.certificate,
+            functools.partial(tls.read_bundle, authority, quiet=True),
+            clock,
+            metrics,
         )
         background: list[service.Background] = [
             *(cache.run for cache in cluster.caches),
@@ -105,27 +108,23 @@ async def _announce(
     registrar: registration.Registrar,
     lease: StatusLease,
 ) -> None:
-    """Register the webhook, and renew the status Lease as long as reviews are answered."""
+    """Register the webhook, and renew the status Lease while reviews are answered."""
 
     async def answering() -> bool:
-        answers = await check.passed()  # the registration is checked whatever comes out of it
+        answers = await check.passed()  # first, because the registration is checked in any case
         return (not settings.register_webhook or await registrar.in_place()) and answers
 
-    await _synced(cluster)
-    await check.passed()  # at once, because readiness waits for it
+    await cluster.wait_synced()
+    gc.collect()
+    gc.freeze()  # exempts the listed objects, which stay, from garbage collection
+    logger.info("caches have synced")
+    await check.passed()  # readiness depends on the first check
     interval = settings.status_lease_update_interval
-    keeping = lease.keep(socket.gethostname(), interval=interval, deserved=answering)
+    keeping = lease.keep(socket.gethostname(), interval=interval, condition=answering)
     async with asyncio.TaskGroup() as group:
         group.create_task(keeping)
         if settings.register_webhook:
             await registrar.register()
-
-
-async def _synced(cluster: CachedCluster) -> None:
-    await cluster.wait_synced()
-    gc.collect()
-    gc.freeze()  # what was listed stays; the collector need not look at it again
-    logger.info("caches have synced")
 
 
 def _policy(settings: AdmissionSettings) -> ReviewPolicy:
@@ -164,9 +163,9 @@ def _ops_server(
     conditions: Conditions,
     check: SelfCheck,
     reviewer: Reviewer,
-) -> OpsServer:
-    return OpsServer(
-        Health(clock, timedelta()),  # never armed: the webhook has no cycle that could hang
+) -> WebServer:
+    return ops_server(
+        Health(clock, timedelta()),  # never armed, because the webhook has no cycle
         settings.address,
         checks={**conditions, "self-check": lambda: check.right},
         profiling=settings.profiling,
@@ -175,25 +174,17 @@ def _ops_server(
 
 
 def _caller(settings: AdmissionSettings, chosen: registration.Registration, port: int) -> Caller:
-    """Return the caller of self-checks, with what it may trust."""
-    file = Path(settings.client_ca_file)
-    at_start = _content(file)
+    """Return the client of self-checks."""
+    read = functools.partial(tls.read_bundle, Path(settings.client_ca_file), quiet=True)
+    at_start = read()
     return Caller(
         port=port,
-        # Without our registration the name by which the webhook is called isn't known.
+        # Without our own registration the host name in the configuration is unknown.
         name=chosen.host if settings.register_webhook else "",
-        # A pair that is never loaded again is not judged by files that came after it.
-        authority=(lambda: _content(file)) if settings.reload_cert else (lambda: at_start),
+        # Without --reload-cert the pair is that of the start, and so has to be the authority.
+        authority=read if settings.reload_cert else (lambda: at_start),
         timeout=min(_LONGEST_CHECK, settings.webhook_timeout_seconds),
     )
-
-
-def _content(file: Path) -> bytes:
-    """Return the content of a file; that of an unreadable one, which registering logs, is empty."""
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
 
 
 async def _until_stopped(stop: asyncio.Event) -> None:

@@ -1,9 +1,9 @@
-"""The self-check: a real review over HTTPS, through the port that API servers call.
+"""The self-check: a review over HTTPS, through the port that API servers call.
 
-The updater evicts while the status Lease is fresh, because it takes the Lease for the promise
-that replacements get their resources. So the Lease is renewed only while that is true.
+The updater evicts only while the status Lease is fresh, because replacements have to get their
+resources. So the Lease is renewed only while self-checks pass.
 
-Source: admission.md 10 and A16. The reference renews as long as the process lives (X40).
+Source: admission.md 10 and A16. The reference renews it while the process runs (X40).
 """
 
 import functools
@@ -24,11 +24,11 @@ from common.errors import VpaError
 logger = logging.getLogger(__name__)
 
 IN_A_ROW = 3
-"""Right checks after a wrong one, before the Lease is renewed again.
+"""Successive checks that have to pass after a failed one before the Lease is renewed again.
 
-A single hiccup is over before the Lease counts as stale: with the flags' defaults it is 40 of
-60 seconds old by then. A check that fails every third time or more often never gets there, and
-evictions stop: too many of the replacements would come up with the wrong size.
+After a single failure the Lease doesn't become stale: with the default flags it is renewed at an
+age of 40 of 60 seconds. If every third check or more fails, it becomes stale and evictions stop,
+because too many replacements would get the wrong size.
 """
 _LOOPBACK = "127.0.0.1"
 _NAME = "self-check"  # of the pod, its container and its namespace
@@ -41,22 +41,22 @@ Conditions = Mapping[str, Callable[[], bool]]
 
 
 class SelfCheckError(VpaError):
-    """A review can't be answered; the text says why, the same one for the same trouble."""
+    """A self-check failed. The same cause has the same text, so that it is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckStreak:
-    """How many checks in a row were right."""
+    """The results of the last checks."""
 
-    right: bool = False  # the last one was
-    missing: int = 1  # right ones still to come before reviews count as answered
+    right: bool = False  # the last check passed
+    missing: int = 1  # checks that still have to pass before the streak is steady
 
     @property
     def steady(self) -> bool:
         return self.missing == 0
 
     def after(self, *, right: bool) -> "CheckStreak":
-        """Return the streak with one more check."""
+        """Return the streak after one more check."""
         if not right:
             return CheckStreak(right=False, missing=IN_A_ROW)
         return CheckStreak(right=True, missing=max(0, self.missing - 1))
@@ -64,15 +64,15 @@ class CheckStreak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A client of the webhook that trusts what API servers trust."""
+    """A client of the webhook that trusts the same authorities as API servers."""
 
     port: int
-    name: str  # by which API servers call; empty if the webhook is registered otherwise
-    authority: Callable[[], bytes]  # PEM; without any, every certificate is accepted
+    name: str  # the host in the webhook configuration; empty if another program registers it
+    authority: Callable[[], bytes]  # PEM; if empty, every certificate is accepted
     timeout: float  # seconds
 
-    async def ask(self) -> None:
-        """Ask for the review of a small pod that has no VPA, on a connection of its own.
+    async def request_review(self) -> None:
+        """Request the review of a small pod without a VPA, on a new connection.
 
         Raises:
             SelfCheckError: there was no answer in time, or a wrong one.
@@ -102,10 +102,10 @@ class Caller:
 
 
 class SelfCheck:
-    """Runs checks, records the streak of right ones, and logs when the result changes."""
+    """Runs checks, records their results, and logs when the result changes."""
 
     def __init__(self, caller: Caller, conditions: Conditions, metrics: AdmissionMetrics) -> None:
-        """``conditions`` are what has to hold before it is worth asking, by name."""
+        """Create the check. If one of ``conditions`` is False, it fails without a request."""
         self._caller = caller
         self._conditions = conditions
         self._metrics = metrics
@@ -114,14 +114,14 @@ class SelfCheck:
 
     @property
     def right(self) -> bool:
-        """Return whether the last check was right."""
+        """Return whether the last check passed."""
         return self._streak.right
 
     async def passed(self) -> bool:
-        """Check once; return whether reviews are answered, and were in the last few checks."""
+        """Run one check, and return whether it and the last few ones passed."""
         try:
             self._require_conditions()
-            await self._caller.ask()
+            await self._caller.request_review()
         except SelfCheckError as error:
             self._streak = self._streak.after(right=False)
             if str(error) != self._logged:
@@ -143,12 +143,10 @@ class SelfCheck:
 
 @functools.lru_cache(maxsize=1)
 def _context(authority: bytes, name: str) -> ssl.SSLContext:
-    """Return a client's side of TLS that judges certificates as Go does.
+    """Return a client context that verifies certificates as Go does.
 
-    Any certificate in the bundle is an anchor, and the name has to be an alternative name.
-
-    It is kept as long as both stay what they are, which spares a good part of a check's work. Each
-    check makes a new handshake all the same: a resumed session shows no certificate.
+    Every certificate in the bundle is a trust anchor, and the name has to be a subject alternative
+    name. The context is cached because it is expensive. Each check still makes a full handshake.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(name and authority)

@@ -1,4 +1,4 @@
-"""The webhook's key pair: loaded at start, replaced while it serves.
+"""The webhook's key pair, which can be reloaded while the server runs.
 
 Source: vertical-pod-autoscaler/pkg/admission-controller/certs.go; admission.md 1 and 9.1.
 """
@@ -22,7 +22,7 @@ _VERSIONS = {
     "tls1_2": ssl.TLSVersion.TLSv1_2,
     "tls1_3": ssl.TLSVersion.TLSv1_3,
 }
-# IANA's names and OpenSSL's. The suites of TLS 1.3 are not configurable, as in the reference.
+# OpenSSL's names by IANA's. As in the reference, the suites of TLS 1.3 are not configurable.
 _CIPHERS = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
@@ -46,11 +46,11 @@ _POLL_SECONDS = 1.0
 
 
 class KeyPair:
-    """The pair that new handshakes get; connections that are open keep the one they have.
+    """The key pair of new handshakes, and its ``certificate``; open connections keep theirs.
 
-    ``context`` belongs to the listening socket and stays the same. Each handshake is handed
-    to the context of the latest good pair, which is made whole before it is used: a pair that
-    can't be loaded, or that is half written, never gets near a client.
+    ``context`` belongs to the listening socket and never changes. Each handshake switches to the
+    context of the last pair that was loaded without an error. So a partial or unusable pair is
+    never used.
     """
 
     def __init__(
@@ -64,23 +64,23 @@ class KeyPair:
     ) -> None:
         """Load the pair.
 
-        With ``client_authority``, the file of a CA, clients are asked for a certificate. One that
-        this CA did not sign ends the handshake; having none doesn't.
+        With ``client_authority``, the file of a CA, the handshake requests a client certificate. It
+        fails if the CA did not sign the certificate, but not if there is none.
 
         Raises:
-            ConfigError: a file can't be used, or the version or the ciphers make no sense.
+            ConfigError: a file can't be used, or the version or the ciphers are invalid.
         """
         self._pair = (certificate, key)
         self._client_authority = client_authority
         self._version = _version(min_version)
         self._ciphers = _openssl_names(ciphers)
-        self._current, self._certificate = self._load()
+        self._current, self.certificate = self._load()
         self.context, _ = self._load()
         self.context.sni_callback = self._hand_over
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return what is loaded again when it changes."""
+        """Return the files to reload when they change."""
         return (
             self._pair if self._client_authority is None else (*self._pair, self._client_authority)
         )
@@ -89,31 +89,25 @@ class KeyPair:
         """Load the files again.
 
         Raises:
-            ConfigError: they can't be used; the old pair stays in use.
+            ConfigError: a file can't be used. The old pair stays in use.
         """
-        self._current, self._certificate = self._load()
-
-    @property
-    def certificate(self) -> x509.Certificate:
-        """Return what new handshakes are shown."""
-        return self._certificate
+        self._current, self.certificate = self._load()
 
     def valid_at(self, now: datetime) -> bool:
-        """Return whether ``now`` is within the dates of the certificate."""
-        shown = self._certificate
-        return shown.not_valid_before_utc <= now < shown.not_valid_after_utc
+        """Return whether the certificate is valid at ``now``."""
+        return self.certificate.not_valid_before_utc <= now < self.certificate.not_valid_after_utc
 
     def _load(self) -> tuple[ssl.SSLContext, x509.Certificate]:
         certificate, key = self._pair
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._version
-        # API servers speak HTTP/1.1 to webhooks; saying so keeps others from trying HTTP/2.
+        # API servers use HTTP/1.1 for webhooks. ALPN keeps other clients from trying HTTP/2.
         context.set_alpn_protocols(["http/1.1"])
         try:
             if self._ciphers:
                 context.set_ciphers(self._ciphers)
             context.load_cert_chain(certificate, key, password=_no_passphrase)
-            shown = x509.load_pem_x509_certificate(certificate.read_bytes())
+            parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
         except ssl.SSLError as error:
             raise ConfigError(f"can't use {certificate} with {key}: {_reason(error)}") from error
         except ValueError as error:
@@ -122,8 +116,8 @@ class KeyPair:
             reason = error.strerror or error
             raise ConfigError(f"can't read {certificate} or {key}: {reason}") from error
         if self._client_authority is not None:
-            _ask_clients(context, self._client_authority)
-        return context, shown
+            _request_client_certificate(context, self._client_authority)
+        return context, parsed
 
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _own: ssl.SSLContext
@@ -132,31 +126,26 @@ class KeyPair:
 
 
 class FileWatch:
-    """Notices that files were replaced, also through the symbolic links of a mounted Secret."""
+    """Detects replaced files, also behind the symbolic links of a mounted Secret."""
 
     def __init__(self, *files: Path) -> None:
         self._files = files
-        self._seen = self._look()
+        self._seen = tuple(map(_state, files))
 
     def changed(self) -> bool:
-        """Return whether any file differs from what it was when this was asked last."""
-        now = self._look()
-        changed = now != self._seen
-        self._seen = now
-        return changed
-
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(map(_state, self._files))
+        """Return whether any file has changed since the last call."""
+        before, self._seen = self._seen, tuple(map(_state, self._files))
+        return self._seen != before
 
 
 async def follow(pair: KeyPair) -> None:
-    """Reload the pair whenever one of its files is replaced; an endless background task.
+    """Reload the pair whenever one of its files is replaced; never return.
 
-    Files that can't be used are tried until they can: they may be replaced one by one, or lack
-    something that a changed file would not show. Each error is logged once.
+    Retry unusable files every second: they may be replaced one by one, or become usable without a
+    visible change. Each error is logged once.
     """
     watch = FileWatch(*pair.files)
-    behind, logged = True, ""  # the files may have changed since they were loaded
+    behind, logged = True, ""  # the files may have changed since the start
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         if watch.changed():
@@ -174,33 +163,34 @@ async def follow(pair: KeyPair) -> None:
             behind, logged = False, ""
 
 
-async def follow_authority(file: Path, patch: Callable[[bytes], Awaitable[None]]) -> None:
-    """Call ``patch`` with each new content of the CA file; an endless background task.
+async def follow_authority(file: Path, patch: Callable[[], Awaitable[None]]) -> None:
+    """Call ``patch`` when the CA file has new content; never return.
 
-    An empty file is one that is being written, and is ignored.
+    Ignore an empty file, because it is being written.
     """
     watch = FileWatch(file)
     while True:
         await asyncio.sleep(_POLL_SECONDS)
-        if not watch.changed():
-            continue
-        content = read_bundle(file)
-        if content:
+        if watch.changed() and read_bundle(file):
             logger.info("New client CA found, reloading and patching webhook")
-            await patch(content)
+            await patch()
 
 
-def read_bundle(file: Path) -> bytes:
-    """Return the CA file's content; an unreadable one is only logged, and empty."""
+def read_bundle(file: Path, *, quiet: bool = False) -> bytes:
+    """Return the content of the CA file; if it is unreadable, log a warning and return b"".
+
+    ``quiet`` omits the warning, for callers that read the file often.
+    """
     try:
         return file.read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error)
-        logger.warning("can't read the client CA", extra={"file": file, "error": reason})
+        if not quiet:
+            reason = error.strerror or str(error)
+            logger.warning("can't read the client CA", extra={"file": file, "error": reason})
         return b""
 
 
-def _ask_clients(context: ssl.SSLContext, authority: Path) -> None:
+def _request_client_certificate(context: ssl.SSLContext, authority: Path) -> None:
     try:
         context.load_verify_locations(authority)
     except ssl.SSLError as error:
@@ -217,13 +207,13 @@ def _version(name: str) -> ssl.TLSVersion:
 
 
 def _openssl_names(text: str) -> str:
-    """Return the ciphers in OpenSSL's notation; unknown names don't count."""
+    """Return the ciphers in OpenSSL's notation, without unknown ones."""
     names = (name.strip() for name in re.split("[,:]", text))
     return ":".join(_CIPHERS[name] for name in names if name in _CIPHERS)
 
 
 def _state(file: Path) -> tuple[int, int, int] | None:
-    """Return what distinguishes the versions of a file; None while there is none."""
+    """Return values that change with the file: inode, modification time, size; None without it."""
     try:
         found = file.stat()
     except OSError:
@@ -232,7 +222,7 @@ def _state(file: Path) -> tuple[int, int, int] | None:
 
 
 def _no_passphrase() -> str:
-    """Refuse an encrypted key: OpenSSL would ask the terminal for its passphrase, and wait."""
+    """Refuse an encrypted key, for which OpenSSL would prompt on the terminal."""
     raise ConfigError("the private key is encrypted, which is not supported")
 
 

@@ -1,4 +1,4 @@
-"""Reading a VPA as people wrote it, before the API server has applied the schema.
+"""The decoder of VPAs to which the API server has not applied the schema yet.
 
 Source: ``parseVPA``, vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/handler.go;
 admission.md 8.
@@ -16,12 +16,12 @@ from common.api.autoscaling import (
     VerticalPodAutoscaler,
     VpaSpec,
 )
-from common.api.base import QuantityJson, Wire
+from common.api.base import Wire
 from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from common.quantity import Quantity, QuantityError
 
-LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most one and a half times this
+LARGEST_VPA = 1024 * 1024  # bytes; etcd stores objects of at most 1.5 MiB
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
@@ -49,10 +49,9 @@ _QUANTITIES: _Shape = {
 
 
 class BadQuantityError(DecodeError):
-    """A field of a VPA should be a quantity and is none.
+    """A field of a VPA is not a quantity, but has to be.
 
-    The text is the reference's sentence, which names neither field nor value; ``warning`` names
-    both (X113).
+    The text is the reference's, which names neither field nor value; ``warning`` names both (X113).
     """
 
     def __init__(self, field: str, value: object, problem: str) -> None:
@@ -64,7 +63,7 @@ class BadQuantityError(DecodeError):
 
 
 class _WrittenVpa(Wire, frozen=True, kw_only=True):
-    """A VPA as people write it; the API server drops a status, whatever it is."""
+    """A VPA without status: the API server ignores any status in these writes."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VpaSpec = VpaSpec()
@@ -74,7 +73,7 @@ _decoder = msgspec.json.Decoder(_WrittenVpa)
 
 
 def check_size(raw: bytes) -> None:
-    """Hold a new object to what can be stored and checked without making others wait.
+    """Check that an object isn't larger than ``LARGEST_VPA``, so that it doesn't delay reviews.
 
     Raises:
         DecodeError: the object is larger.
@@ -85,25 +84,14 @@ def check_size(raw: bytes) -> None:
 
 
 def decode(raw: bytes) -> VerticalPodAutoscaler:
-    """Read a VPA, strict about types, lenient about unknown fields and explicit nulls.
-
-    The webhook sees objects before the API server applies the schema, so this is where a
-    quantity that is an object, or a list in place of a map, has to be found.
+    """Decode a VPA. Check types strictly; ignore unknown fields and explicit nulls.
 
     Raises:
-        BadQuantityError: a quantity is none; of several, and of other trouble, the first of these.
-        DecodeError: with a sentence that names the place.
+        BadQuantityError: a quantity can't be parsed. The first bad quantity takes precedence over
+            other errors.
+        DecodeError: another error; the text contains the path.
     """
-    try:
-        return _decoded(raw)
-    except DecodeError:
-        bad = _first_bad_quantity(raw)
-        if bad is None:
-            raise
-        raise bad from None
-
-
-def _decoded(raw: bytes) -> VerticalPodAutoscaler:
+    _check_quantities(raw)
     try:
         written = _written(raw)
     except RecursionError as error:
@@ -111,7 +99,7 @@ def _decoded(raw: bytes) -> VerticalPodAutoscaler:
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(str(error)) from error
     vpa = VerticalPodAutoscaler(metadata=written.metadata, spec=written.spec)
-    _check_numbers(vpa)
+    _check_integers(vpa)
     return vpa
 
 
@@ -122,12 +110,12 @@ def container_policies(vpa: VerticalPodAutoscaler) -> tuple[ContainerPolicy, ...
 
 
 def path_of_policy(index: int) -> str:
-    """Return where the policy with this index is written."""
+    """Return the path of the policy with this index."""
     return f"spec.resourcePolicy.containerPolicies[{index}]"
 
 
-def _check_numbers(vpa: VerticalPodAutoscaler) -> None:
-    """Refuse what Go's types don't hold: a quantity that is none, an integer that overflows."""
+def _check_integers(vpa: VerticalPodAutoscaler) -> None:
+    """Raise DecodeError for integers that Go's types can't hold."""
     update = vpa.spec.update_policy
     if update is not None:
         path = "spec.updatePolicy"
@@ -141,11 +129,6 @@ def _check_numbers(vpa: VerticalPodAutoscaler) -> None:
 
 
 def _check_policy(path: str, policy: ContainerPolicy) -> None:
-    for field, bounds in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
-        for name, value in (bounds or {}).items():
-            _check_quantity(f"{path}.{field}[{name}]", value)
-    _check_quantity(f"{path}.oomBumpUpRatio", policy.oom_bump_up_ratio)
-    _check_quantity(f"{path}.oomMinBumpUp", policy.oom_min_bump_up)
     seconds = policy.memory_aggregation_interval_seconds
     _check_integer(f"{path}.memoryAggregationIntervalSeconds", seconds, _MAX_INT32)
     count = policy.memory_aggregation_interval_count
@@ -156,40 +139,32 @@ def _check_policy(path: str, policy: ContainerPolicy) -> None:
 
 def _check_boost(path: str, boost: StartupBoost) -> None:
     if boost.cpu is not None:
-        _check_quantity(f"{path}.cpu.quantity", boost.cpu.quantity)
         _check_integer(f"{path}.cpu.factor", boost.cpu.factor, _MAX_INT32)
         _check_integer(f"{path}.cpu.durationSeconds", boost.cpu.duration_seconds, _MAX_INT32)
 
 
-def _check_quantity(path: str, value: QuantityJson) -> None:
-    try:
-        Quantity.from_json(value)
-    except QuantityError as error:
-        raise BadQuantityError(path, value, error.problem) from error
+def _check_quantities(raw: bytes) -> None:
+    """Raise BadQuantityError for the first bad quantity of the document, if any.
 
-
-def _first_bad_quantity(raw: bytes) -> BadQuantityError | None:
-    """Find the first bad quantity of the document, which ends decoding in the reference.
-
-    Values of a wrong type don't: they are reported only where all quantities are good.
+    In the reference, it ends decoding. Values of a wrong type don't, so they are reported only if
+    all quantities are good.
 
     Source: ``Quantity.UnmarshalJSON`` under ``encoding/json``, which returns its error at once.
     """
     try:
         document = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
+        return
     spec = document.get("spec") if isinstance(document, dict) else None
     for field, value in _quantities("spec", spec, _QUANTITIES):
         try:
             Quantity.from_json(value)
         except QuantityError as error:
-            return BadQuantityError(field, value, error.problem)
-    return None
+            raise BadQuantityError(field, value, error.problem) from error
 
 
 def _quantities(path: str, value: Any, shape: _Shape) -> Iterator[tuple[str, Any]]:
-    """Yield what should be a quantity, with its path, in the order of the document."""
+    """Yield the path and value of each field that has to be a quantity, in document order."""
     if shape is None:
         yield path, value
     elif isinstance(shape, tuple):
@@ -214,13 +189,13 @@ def _written(raw: bytes) -> _WrittenVpa:
     except msgspec.ValidationError:
         if b"null" not in memoryview(raw).tobytes():
             raise
-    # To Go, a null is a field that was not written. Few objects have any, and only they pay.
+    # Only after an error, because few objects contain nulls.
     plain = _without_nulls(msgspec.json.decode(raw))
     return msgspec.convert({} if plain is None else plain, _WrittenVpa)
 
 
 def _without_nulls(value: Any) -> Any:
-    """Drop null members of objects: to Go, a null is a field that was not written."""
+    """Return the value without null members of objects: Go treats them as missing fields."""
     if isinstance(value, dict):
         return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -4,7 +4,6 @@ Source: ``resourceHandler`` and ``ValidateVPA``,
 vertical-pod-autoscaler/pkg/admission-controller/resource/vpa/handler.go; admission.md 8.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -32,18 +31,16 @@ from common.api.autoscaling import (
 from common.api.base import QuantityJson
 from common.features import FeatureGates
 from common.patches import Operation, add
-from common.quantity import Quantity, parse_milli, parse_value
+from common.quantity import Quantity
 from common.resources import CPU, MEMORY, RESOURCES, in_order
 from common.target.references import api_version_problem
 
-_MOST_ERRORS = 100  # a million sentences would delay the pods that wait
+_MOST_ERRORS = 100  # formatting a million errors would delay the reviews of pods
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_UNIT = 1_000_000_000
-_PLAIN = {CPU: re.compile("[0-9]{1,15}m?"), MEMORY: re.compile("[0-9]{1,15}(?:[KMG]i)?")}
-_AMOUNT = {CPU: parse_milli, MEMORY: parse_value}
 _NO_CONFIG = (None, None, None, None)
 _KNOWN_MODES = frozenset(mode.value for mode in UpdateMode)
-_MODES = tuple(sorted(_KNOWN_MODES - {UpdateMode.AUTO.value}))  # those that we recommend
+_MODES = tuple(sorted(_KNOWN_MODES - {UpdateMode.AUTO.value}))  # without the deprecated one
 _NO_PER_VPA_CONFIG = "not supported when feature flag PerVPAConfig is disabled"
 _NO_BOOST = (
     "in order to use startupBoost, you must enable feature gate CPUStartupBoost "
@@ -62,7 +59,7 @@ _AUTO_IS_DEPRECATED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VpaVerdict:
-    """What becomes of a VPA: refused if there are errors, else defaulted by the patches."""
+    """The decision about a VPA: it is refused if there are errors, and patched otherwise."""
 
     errors: tuple[FieldError, ...]
     warnings: tuple[str, ...]
@@ -71,7 +68,7 @@ class VpaVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Allowed:
-    """Which alpha features this request may use: by gate, or because the object already does."""
+    """The alpha features that a VPA may use: their gate is on, or the old object uses them."""
 
     in_place: bool
     per_vpa_config: bool
@@ -82,10 +79,10 @@ class _Allowed:
 def admit_vpa(
     new: VerticalPodAutoscaler, old: VerticalPodAutoscaler | None, features: FeatureGates
 ) -> VpaVerdict:
-    """Validate a VPA and fill in the one default; ``old`` is None when it is created.
+    """Validate a VPA and set its only default, the update mode; ``old`` is None at creation.
 
-    An object that already uses a feature whose gate is off may go on using it; errors are
-    collected in the order of the fields, and the first hundred are returned.
+    An object that already uses a feature whose gate is off may continue to use it. At most 100
+    errors are returned, in the order of the fields.
     """
     allowed = _allowances(old, features)
     errors = tuple(islice(_errors(new, old, allowed), _MOST_ERRORS))
@@ -146,7 +143,7 @@ def _errors(
 def _target_errors(
     target: TargetReference | None, before: TargetReference | None
 ) -> Iterator[FieldError]:
-    """Refuse an apiVersion that names no API; a stored one that stays is tolerated (X116)."""
+    """Yield the error of an invalid apiVersion; an unchanged one is accepted (X116)."""
     if target is None or (before is not None and before.api_version == target.api_version):
         return
     if api_version_problem(target.api_version):
@@ -177,10 +174,10 @@ def _update_policy_errors(
 
 
 def _eviction_errors(requirements: tuple[EvictionRequirement, ...]) -> Iterator[FieldError]:
-    """Refuse requirements that can't all be meant (KEP-4831), or that name nothing we change.
+    """Yield the errors of contradictory requirements (KEP-4831) and of unsupported resources.
 
-    Objects that the reference stored unchecked stay editable, because the caller asks only
-    when the requirements changed.
+    The caller skips unchanged requirements, so that objects which the reference stored without this
+    check stay editable.
     """
     path = "spec.updatePolicy.evictionRequirements"
     seen: set[str] = set()
@@ -209,9 +206,7 @@ def _container_policy_errors(
         yield required(f"{path}.containerName")
     if policy.mode is not None and policy.mode not in ("Auto", "Off"):
         yield unsupported(f"{path}.mode", policy.mode, ("Auto", "Off"))
-    lowest, highest = policy.min_allowed or {}, policy.max_allowed or {}
-    if not _are_plainly_right(lowest, highest):
-        yield from _bound_errors(lowest, highest, path)
+    yield from _bound_errors(policy.min_allowed or {}, policy.max_allowed or {}, path)
     if policy.mode == "Off" and policy.controlled_values == "RequestsAndLimits":
         yield forbidden(
             f"{path}.controlledValues",
@@ -226,26 +221,10 @@ def _container_policy_errors(
         yield from _boost_errors(policy.startup_boost, f"{path}.startupBoost", allowed)
 
 
-def _are_plainly_right(
-    lowest: Mapping[str, QuantityJson], highest: Mapping[str, QuantityJson]
-) -> bool:
-    """Return whether the bounds are right at a glance, as nearly all are: a quarter of the time."""
-    for bounds in (lowest, highest):
-        for name, value in bounds.items():
-            plain = _PLAIN.get(name)
-            if plain is None or not isinstance(value, str) or not plain.fullmatch(value):
-                return False
-    return all(
-        _AMOUNT[name](bottom) <= _AMOUNT[name](highest[name])
-        for name, bottom in lowest.items()
-        if name in highest
-    )
-
-
 def _bound_errors(
     lowest: Mapping[str, QuantityJson], highest: Mapping[str, QuantityJson], path: str
 ) -> Iterator[FieldError]:
-    # The rules are about cpu, memory and what has both bounds: nothing else is worth parsing.
+    # The rules apply to cpu, memory, and resources with both bounds. Others need no parsing.
     for name in in_order(name for name in lowest if name in RESOURCES or name in highest):
         bottom = Quantity.from_json(lowest[name])
         yield from _resolution_errors(f"{path}.minAllowed[{name}]", name, bottom)
@@ -290,7 +269,7 @@ def _per_vpa_config_errors(
 def _at_least(
     field: str, shown: float | None, value: float | None, least: float, allowed: _Allowed
 ) -> Iterator[FieldError]:
-    """Yield the two rules of every field of the gate PerVPAConfig."""
+    """Yield the error of a field of the gate PerVPAConfig, if any."""
     if value is None:
         return
     if not allowed.per_vpa_config:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from certs import authority, store
+from certs import authority, certificate_stores
 from certs.settings import CertsSettings
 from certs.trust import CaBundleStore, NoCaBundle, WebhookCaBundle
 from common.errors import ConfigError, KubeError
@@ -28,7 +28,7 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
     """
     trust: CaBundleStore = NoCaBundle()
     async with contextlib.AsyncExitStack() as stack:
-        stores: list[store.Store] = []
+        stores: list[certificate_stores.Store] = []
         if settings.secret:
             connection = await config.load(settings.kubeconfig)
             client = await stack.enter_async_context(
@@ -39,13 +39,15 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
                     burst=settings.kube_api_burst,
                 )
             )
-            stores.append(store.Secret(client, settings.secret_namespace, settings.secret))
+            stores.append(
+                certificate_stores.Secret(client, settings.secret_namespace, settings.secret)
+            )
             if settings.webhook_config:
                 trust = WebhookCaBundle(client, settings.webhook_config)
         if settings.output_dir:
-            stores.append(store.Directory(Path(settings.output_dir)))
+            stores.append(certificate_stores.Directory(Path(settings.output_dir)))
         try:
-            await store.ensure(
+            await certificate_stores.ensure(
                 stores, trust, settings.policy, make_key=authority.rsa_key, now=clock.now()
             )
         except KubeError as error:
