@@ -1,7 +1,7 @@
-"""Run a real control plane: ``python -P -m controlplane SCENARIO.yaml --kubeconfig=PATH``.
+"""The program: ``python -P -m controlplane SCENARIO.yaml --kubeconfig=PATH``.
 
-The scenario is the first argument; without one the cluster has a single node. The servers come
-from ``make controlplane``, or from the folder that KUBEBUILDER_ASSETS names.
+The scenario is the first argument; without one the cluster has a single node. The servers come from
+``make controlplane``, or from the folder that KUBEBUILDER_ASSETS names.
 """
 
 import contextlib
@@ -62,10 +62,10 @@ async def _cluster(scenario: Scenario, settings: Settings) -> AsyncIterator[Cont
 
 @contextlib.contextmanager
 def _folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder that is wanted, kept at the end, or a temporary one.
+    """Create the given folder, which is kept, or a temporary one.
 
     Raises:
-        ConfigError: it isn't new; nothing of somebody else's is written over.
+        ConfigError: the folder isn't empty, or can't be created.
     """
     if wanted is None:
         with TemporaryDirectory(prefix="controlplane-") as folder:

@@ -1,4 +1,4 @@
-"""The API server's audit log, read as the sandbox's own: one entry for each answered call."""
+"""The API server's audit log, as entries of the sandbox's audit log."""
 
 import sys
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class _Event(Wire, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Whether it is the answer; a watch is answered when it starts."""
+        """True if it is the response. A watch has its response when it starts."""
         return self.stage == ("ResponseStarted" if self.verb == "watch" else "ResponseComplete")
 
 
@@ -51,7 +51,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class AuditFile:
-    """Reads a log that grows; every line is read once."""
+    """Reads a growing log. Every line is read once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class AuditFile:
         self._log = AuditLog(entries=sys.maxsize)
 
     def find(self, wanted: Mapping[str, str]) -> tuple[Entry, ...]:
-        """All calls so far that match, oldest first; keys as of ``AuditLog.find``."""
+        """Return all matching calls so far, oldest first; keys as of ``AuditLog.find``."""
         self._read()
         return tuple(self._log.find(wanted))
 
@@ -70,7 +70,7 @@ class AuditFile:
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
-                    return  # it is being written
+                    return  # not complete yet
                 self._offset += len(line)
                 entry = parse_entry(line)
                 if entry is not None:
@@ -78,9 +78,9 @@ class AuditFile:
 
 
 def parse_entry(line: bytes) -> Entry | None:
-    """One line of the log; None for what is no answered call of a resource.
+    """Parse one line of the log; None for anything but an answered call of a resource.
 
-    A refused watch has no start of an answer in the log, only its end.
+    The log has no start of the response of a refused watch, only its end.
     """
     event = _decode(line)
     of, response = event.object_ref, event.response_status

@@ -1,4 +1,4 @@
-"""Where the programs of the control plane are: made by ``make controlplane``, or brought along."""
+"""The location of the control plane's programs."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from common.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSETS = "KUBEBUILDER_ASSETS"  # the variable that users of envtest know
+ASSETS = "KUBEBUILDER_ASSETS"  # the variable of envtest
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _MODULE = Path("tests", "controlplane", "kubernetes", "go.mod")
 _REQUIRED = re.compile(r"^\s*(?:require\s+)?k8s\.io/kubernetes\s+(v\S+)", re.MULTILINE)
@@ -17,7 +17,7 @@ _REQUIRED = re.compile(r"^\s*(?:require\s+)?k8s\.io/kubernetes\s+(v\S+)", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The folder that holds the four programs."""
+    """The folder of the four programs."""
 
     folder: Path
 
@@ -26,7 +26,7 @@ class Binaries:
 
 
 def find(environ: Mapping[str, str] = os.environ, *, root: Path = ROOT) -> Binaries:
-    """The programs in the folder that the environment names, else those built in the checkout.
+    """Return the programs in the folder of the environment, else those built in the checkout.
 
     Raises:
         ConfigError: some are missing; the message says how to get them.
@@ -39,7 +39,7 @@ def find(environ: Mapping[str, str] = os.environ, *, root: Path = ROOT) -> Binar
 
 
 def pinned_version(root: Path = ROOT) -> str:
-    """The version of Kubernetes that the checkout builds, e.g. ``v1.36.3``.
+    """Return the version of Kubernetes that the checkout builds, for example ``v1.36.3``.
 
     Raises:
         ConfigError: this isn't a checkout.

@@ -1,4 +1,4 @@
-"""A whole cluster around a real API server: its servers are processes, its nodes are simulated."""
+"""A cluster with a real API server. Its servers are processes, its nodes are simulated."""
 
 import asyncio
 import contextlib
@@ -42,83 +42,83 @@ from sandbox.version import KubernetesVersion
 
 _SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any])
 _UNLIMITED = 0.0  # requests per second
-_LOOK_EVERY = 0.05  # seconds
+_POLL_INTERVAL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """A running cluster, and the handles that tests and programs have on it.
+    """A running cluster with handles for tests and programs.
 
-    Names are those of :class:`sandbox.cluster.Cluster` where both have the thing.
+    Names are those of :class:`sandbox.cluster.Cluster` if both have the feature.
     """
 
     authority: str  # PEM
     kubeconfig: str  # YAML, the administrator's
     connection: Connection  # the administrator's
     kubelets: Kubelets
-    version: KubernetesVersion  # as the API server tells it
+    version: KubernetesVersion  # of the API server
     servers: Servers
     files: Files
     _audit: AuditFile = field(repr=False)
-    _metrics: MetricsApi | None = None  # None: there is no metrics API
+    _metrics: MetricsApi | None = None
 
     @property
     def url(self) -> str:
         return self.servers.ports.url
 
     def client(self, user_agent: str) -> KubeClient:
-        """A client of the administrator, without limits."""
+        """Return a client of the administrator without rate limits."""
         return _client(self.connection, user_agent)
 
     @contextlib.asynccontextmanager
     async def without_metrics(self) -> AsyncIterator[None]:
-        """Let the metrics API fail while the context is entered, as if its server were gone."""
+        """Make the metrics API fail while the context is entered, as without its server."""
         if self._metrics is None:
             raise RuntimeError("there is no metrics API")
         async with self.client("controlplane") as client, self._metrics.away(client):
             yield
 
     async def stop_api_server(self) -> None:
-        """Kill it; who watches learns by a broken connection."""
+        """Kill the API server. Its connections break."""
         await self.servers.api.kill()
 
     async def start_api_server(self) -> None:
-        """Start it on the same port, with the same data; returns when it is ready.
+        """Start the API server with the same port and data, and wait until it is ready.
 
         Raises:
             ProcessEndedError: it ended at once; the message holds the end of its log.
-            NotReadyError: it did not say that it is ready.
+            NotReadyError: it didn't become ready.
         """
         await self.servers.start_api(self.connection)
 
     async def restart_api_server(self) -> None:
-        """Kill it and start it again."""
+        """Kill the API server and start it again."""
         await self.stop_api_server()
         await self.start_api_server()
 
     async def forget_history(self) -> None:
-        """Forget every change so far: watches that start at an old version get 410.
+        """Drop all past changes: watches that start at an old version get 410.
 
-        The API server keeps recent changes in memory, so it starts anew.
+        The API server keeps recent changes in memory, so it is restarted.
         """
         await self.stop_api_server()
         await self.servers.compact()
         await self.start_api_server()
 
     def audit(self, **wanted: str) -> tuple[Entry, ...]:
-        """All calls that the API server has answered, oldest first.
+        """Return all calls that the API server has answered, oldest first.
 
         Keys are those of :meth:`sandbox.apiserver.audit.AuditLog.find`: ``verb``, ``resource``, ….
         """
         return self._audit.find(wanted)
 
     async def metrics_text(self) -> str:
-        """The API server's own metrics, as Prometheus reads them."""
+        """Return the API server's own metrics in the format of Prometheus."""
         async with self.client("controlplane") as client:
             return (await client.request("GET", "/metrics")).decode()
 
     def usage(self) -> Mapping[str, ProcessUsage]:
-        """What each server has used since its last start, by its name."""
+        """Return the usage of each server since its last start, by its name."""
         return self.servers.usage()
 
 
@@ -135,14 +135,13 @@ async def running_control_plane(
 ) -> AsyncIterator[ControlPlane]:
     """Run a cluster while the context is entered; on entry it is ready.
 
-    Ready means: the API server says so, the nodes are registered, the scenario's namespaces
-    exist with their default service accounts, and, unless ``metrics`` is False, the metrics
-    API is announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 takes a
-    free one. Containers whose image ``images`` names run as processes of this machine, by the
-    command that it holds; all others are simulated. The scenario's version doesn't count: it is
-    what the programs are. To ``webhooks``,
-    named by their hosts, the API server shows the client certificate ``files.WEBHOOK_CLIENT`` if
-    they ask for one; to others none.
+    A cluster is ready when its API server is, the nodes are registered, the scenario's namespaces
+    exist with their default service accounts, and, unless ``metrics`` is False, the metrics API is
+    announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 selects a free one.
+    Containers whose image ``images`` names run as processes of this machine, by the given command;
+    all others are simulated. The scenario's version is ignored: the programs determine it. The API
+    server shows the client certificate ``files.WEBHOOK_CLIENT`` to ``webhooks``, named by their
+    hosts, if they request one.
 
     Raises:
         ConfigError: programs are missing, or there are no free ports.
@@ -233,12 +232,12 @@ def _client(connection: Connection, user_agent: str) -> KubeClient:
 
 
 async def _version(client: KubeClient) -> KubernetesVersion:
-    told = msgspec.json.decode(await client.request("GET", "/version"))
-    return KubernetesVersion(int(told["minor"].rstrip("+")))
+    version = msgspec.json.decode(await client.request("GET", "/version"))
+    return KubernetesVersion(int(version["minor"].rstrip("+")))
 
 
 async def _accounts(client: KubeClient, namespaces: tuple[str, ...]) -> None:
-    """Wait for what no pod can be created without: its namespace's default ServiceAccount."""
+    """Wait for the default ServiceAccounts, without which no pod can be created."""
     try:
         async with asyncio.timeout(READY_WITHIN):
             for namespace in namespaces:
@@ -254,6 +253,6 @@ async def _account(client: KubeClient, namespace: str) -> None:
         try:
             await client.get(_SERVICE_ACCOUNTS, "default", namespace=namespace)
         except NotFoundError:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL)
         else:
             return

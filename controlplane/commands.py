@@ -1,4 +1,4 @@
-"""The servers' command lines: what makes this control plane one for tests, and what is default."""
+"""Command lines of the servers."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from controlplane.files import FRONT_PROXY, Files
 HOST = "127.0.0.1"
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 _SERVICES = "10.96.0.0/16"
-# An address that reaches nobody (RFC 5737). The server would look for one of the machine's
-# otherwise, and not start on a machine without a network; nobody is told it.
+# An address that reaches no host (RFC 5737). Otherwise the server looks for the machine's address,
+# and doesn't start on a machine without a network. No client uses it.
 _ADVERTISED = "192.0.2.1"
-_QPS = 2000  # the controllers' own limits, 20 to 50, would be what a benchmark measures
+_QPS = 2000  # a benchmark would measure the controllers' defaults, 20 to 50
 _NEVER_ROTATE = 1_000_000  # MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Where the servers listen, on loopback."""
+    """The ports of the servers on loopback."""
 
     etcd: int
     etcd_peers: int
@@ -36,7 +36,7 @@ class Ports:
 
 
 def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """etcd: its data is thrown away, so it never waits for the disk."""
+    """Return the command of etcd. Its data is temporary, so it never waits for the disk."""
     peers = f"http://{HOST}:{ports.etcd_peers}"
     return [
         str(binaries.path("etcd")),
@@ -53,10 +53,10 @@ def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
 
 
 def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """kube-apiserver: RBAC, tokens, aggregation and an audit log; default admission plugins.
+    """Return the command of kube-apiserver, with RBAC, tokens, aggregation and an audit log.
 
-    There is no kube-proxy: without aggregator routing, a Service of type ExternalName reaches
-    webhooks and aggregated APIs on loopback.
+    The admission plugins are the default ones. There is no kube-proxy: without aggregator routing,
+    a Service of type ExternalName reaches webhooks and aggregated APIs on loopback.
     """
     return [
         str(binaries.path("kube-apiserver")),
@@ -95,7 +95,7 @@ def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
 
 
 def controller_manager(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """kube-controller-manager, not limited; each controller has a user of its own."""
+    """Return the command of kube-controller-manager. Each controller has its own user."""
     return [
         *_client(binaries, files, "kube-controller-manager", ports.controller_manager),
         f"--service-account-private-key-file={files.service_account_key}",
@@ -109,7 +109,7 @@ def controller_manager(binaries: Binaries, files: Files, ports: Ports) -> list[s
 
 
 def scheduler(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
-    """kube-scheduler, not limited."""
+    """Return the command of kube-scheduler, with high rate limits."""
     return _client(binaries, files, "kube-scheduler", ports.scheduler)
 
 

@@ -1,4 +1,4 @@
-"""The files that the servers read: certificates, keys, kubeconfigs, audit policy, admission."""
+"""The files of the servers: certificates, keys, kubeconfigs, audit policy, admission."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from sandbox.kubeconfigs import encoded, kubeconfig_text
 from sandbox.tls import ADDRESSES, NAMES, Authority, Credentials, private_text
 
 ADMIN = "kubernetes-admin"
-MASTERS = "system:masters"  # the group that RBAC lets do everything
-KUBELETS = "system:node:sandbox"  # as the sandbox calls them, too
+MASTERS = "system:masters"  # the group with all rights in RBAC
+KUBELETS = "system:node:sandbox"  # the same user as in the sandbox
 FRONT_PROXY = "front-proxy-client"
-WEBHOOK_CLIENT = "webhook-client"  # the API server, as webhooks see it
+WEBHOOK_CLIENT = "webhook-client"  # the API server as a client of webhooks
 WEBHOOK_CLIENT_CA = f"{WEBHOOK_CLIENT}-ca"
-_FIRST_SERVICE = "10.96.0.1"  # the Service kubernetes has the network's first address
+_FIRST_SERVICE = "10.96.0.1"  # the address of the Service kubernetes
 
-# Every request, without its body; when it has been answered, and watches when they start.
+# Every request, without its body, after its response; watches also when they start.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -32,7 +32,7 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A folder of which every file has its place."""
+    """A folder with the path of every file."""
 
     folder: Path  # absolute: the servers have another working directory
 
@@ -54,7 +54,7 @@ class Files:
 
     @property
     def data(self) -> Path:
-        """What etcd keeps."""
+        """The data of etcd."""
         return self.folder / "etcd"
 
     @property
@@ -80,11 +80,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What the rest of the program needs of that which was written."""
+    """The written values that the rest of the program needs."""
 
     authority: str  # PEM
     kubeconfig: str  # YAML, the administrator's
-    kubelets: Credentials  # a server's certificate for what runs beside the API server
+    kubelets: Credentials  # of the servers that run beside the API server
 
 
 def write_files(
@@ -95,9 +95,9 @@ def write_files(
     hosts: tuple[str, ...] = (),
     webhooks: Sequence[str] = (),
 ) -> Written:
-    """Make keys and certificates for an API server at ``url`` and write all files.
+    """Create keys and certificates for an API server at ``url`` and write all files.
 
-    ``hosts`` are names of Services whose servers run in our process. ``webhooks`` are host names
+    ``hosts`` are names of Services whose servers run in this process. ``webhooks`` are host names
     of webhooks to which the API server shows a client certificate.
     """
     (files.folder / "pki").mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def write_files(
 
 
 def _write_admission(files: Files, webhooks: Sequence[str], now: datetime) -> None:
-    """Write what the API server shows to webhooks; the authority signs nothing else."""
+    """Write the client certificate for webhooks; its authority signs nothing else."""
     authority = Authority(now, name=WEBHOOK_CLIENT_CA)
     _write(files.certificate(WEBHOOK_CLIENT_CA), authority.certificate)
     _write_pair(files, WEBHOOK_CLIENT, authority.client("kube-apiserver-webhook-client"))
@@ -187,7 +187,7 @@ def _certificate_user(credentials: Credentials) -> dict[str, str]:
 
 
 def _key_pair() -> tuple[str, str]:
-    """Return a private key and its public key, PEM, for signing ServiceAccount tokens."""
+    """Return a private and a public key, PEM, for signing ServiceAccount tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -1,8 +1,8 @@
-"""Become a program that ends with its parent: ``launch.py PARENT PROGRAM [ARGUMENT …]``.
+"""Replace this process by a program that ends with its parent: ``PARENT PROGRAM [ARGUMENT …]``.
 
-Run by path, in an interpreter of its own without our packages: it is there for milliseconds. On
-Linux the kernel kills the program when the process PARENT ends, even when that was killed itself;
-elsewhere only an orderly end of the parent ends it.
+On Linux the kernel kills the program when the process PARENT ends, even if that was killed. On
+other systems only an orderly end of the parent ends it. Only the standard library is imported,
+because this runs before every server and container.
 """
 
 import ctypes
@@ -11,16 +11,21 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h; it survives execve
+CANNOT_RUN = 128  # the exit code by which container runtimes report a program that can't start
 
 
 def main() -> None:
-    """Ask for the signal, then look whether the parent was gone before, then go over."""
-    parent, program = int(sys.argv[1]), sys.argv[2]
+    """Request the signal, check that the parent still runs, then replace this process."""
+    parent, *command = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            sys.exit(1)
-    os.execv(program, sys.argv[2:])  # noqa: S606 - no shell is what is wanted
+        if os.getppid() != int(parent):
+            sys.exit(CANNOT_RUN)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        sys.stderr.write(f"can't run {command[0]}: {error.strerror}\n")
+        sys.exit(CANNOT_RUN)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How the API server finds the metrics server that runs in this process."""
+"""The registration of the metrics server, which runs in this process, at the API server."""
 
 import contextlib
 from base64 import b64encode
@@ -12,7 +12,7 @@ from sandbox.kubelet.metrics_server import GROUP, VERSION
 
 _NAMESPACE = "kube-system"
 _SERVICE = "metrics-server"
-METRICS_HOST = f"{_SERVICE}.{_NAMESPACE}.svc"  # the name that its certificate must carry
+METRICS_HOST = f"{_SERVICE}.{_NAMESPACE}.svc"  # the name in its certificate
 _CLOSED_PORT = 1
 _SERVICES = Endpoint("", "v1", "services", "Service", dict[str, Any])
 _API_SERVICES = Endpoint(
@@ -30,7 +30,7 @@ class MetricsApi:
     async def announce(self, client: KubeClient) -> None:
         """Create the Service and the APIService.
 
-        An ExternalName Service has no target port: the port that is dialled is the APIService's.
+        An ExternalName Service has no target port: the APIService's port is dialled.
         """
         await client.create(
             _SERVICES,
@@ -57,7 +57,7 @@ class MetricsApi:
 
     @contextlib.asynccontextmanager
     async def away(self, client: KubeClient) -> AsyncIterator[None]:
-        """Let the API server find nothing there while the context is entered."""
+        """Point the APIService to a closed port while the context is entered."""
         await self._dial(client, _CLOSED_PORT)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The servers as processes: started with their output in a file, watched, and never left behind."""
+"""The servers as processes with their output in a file. None is left behind."""
 
 import asyncio
 import contextlib
@@ -12,30 +12,30 @@ from random import SystemRandom
 from typing import NoReturn
 
 from common.errors import ConfigError, VpaError
+from controlplane import launch
 
-_LAUNCHER = Path(__file__).with_name("launch.py")
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST_PORT = 20_000
-_USUAL_EPHEMERAL = 32_768  # where outgoing connections' ports begin, unless the system says
+_USUAL_EPHEMERAL = 32_768  # the default start of the ports of outgoing connections
 _TRIES = 1000
 _LOG_LINES = 20
 _MIB = 1024 * 1024
 
 
 class ProcessEndedError(VpaError):
-    """A server ended that should run on; the message holds the end of its log."""
+    """A server ended unexpectedly; the message holds the end of its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessUsage:
-    """What a server has used so far; Linux only, elsewhere zero."""
+    """The usage of a server so far; zero except on Linux."""
 
     cpu_seconds: float  # user and system, since its last start
     memory_mib: float  # resident
 
 
 class Server:
-    """One program that can be started, killed and started again with the same arguments."""
+    """A program that can be started, killed and started again with the same arguments."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -50,32 +50,32 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process's number; 0 when it isn't running."""
+        """The process ID; 0 if it isn't running."""
         return 0 if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Start it; what it says is added to its log."""
+        """Start the process. Its output is appended to its log."""
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())),
+                *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid())),
                 *self._command,
                 cwd=self._log.parent,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
-                # Ctrl-C reaches us alone; we end the servers, in order.
+                # Ctrl-C reaches only this process, which ends the servers in order.
                 start_new_session=True,
             )
         self._started.set()
 
     def end(self) -> None:
-        """Kill it, and wait for nothing."""
+        """Kill the process without waiting."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def kill(self) -> None:
-        """Kill it, and return when its ports are free."""
+        """Kill the process, and return when its ports are free."""
         self.end()
         process, self._process = self._process, None
         self._started.clear()
@@ -83,7 +83,7 @@ class Server:
             await process.wait()
 
     async def watch(self) -> NoReturn:
-        """Raise ProcessEndedError when it ends by itself; wait while it is killed."""
+        """Raise ProcessEndedError when the process ends by itself. Wait while it is killed."""
         while True:
             await self._started.wait()
             process = self._process
@@ -93,7 +93,7 @@ class Server:
             await asyncio.sleep(0)
 
     def check(self) -> None:
-        """Raise ProcessEndedError if it has ended by itself."""
+        """Raise ProcessEndedError if the process has ended by itself."""
         if self._process is not None and self._process.returncode is not None:
             raise ProcessEndedError(
                 f"{self.name} ended with exit code {self._process.returncode}; "
@@ -101,12 +101,12 @@ class Server:
             )
 
     def usage(self) -> ProcessUsage:
-        """What the running process has used."""
+        """Return the usage of the running process."""
         return usage_of(self.pid)
 
 
 def usage_of(pid: int) -> ProcessUsage:
-    """What a process has used since its start; zero when it is gone. Linux only."""
+    """Return the usage of a process since its start; zero if it is gone. Linux only."""
     folder = Path("/proc", str(pid))
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -121,16 +121,16 @@ def usage_of(pid: int) -> ProcessUsage:
 
 
 def tail(log: Path, lines: int = _LOG_LINES) -> str:
-    """The last lines of a log, indented."""
+    """Return the last lines of a log, indented."""
     text = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(f"    {line}" for line in text[-lines:]) or "    (it wrote nothing)"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment, below those of outgoing connections.
+    """Return free ports below those of outgoing connections.
 
-    From the ephemeral range, a client that dials a server which is being restarted can end up
-    connected to itself, and the server never gets its port back.
+    With a port from the ephemeral range, a client that dials a restarting server can connect to
+    itself, and the server never gets its port back.
 
     Raises:
         ConfigError: there are none.

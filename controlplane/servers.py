@@ -1,4 +1,4 @@
-"""The four servers together: the order in which they start, and how they are stopped."""
+"""The four servers: their start order and their end."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from controlplane.commands import Ports
 from controlplane.files import Files
 from controlplane.processes import ProcessUsage, Server
 
-READY_WITHIN = 60.0  # seconds; three are usual
-_LOOK_EVERY = 0.05  # seconds
-_TRY = 5.0  # seconds that one question may take
+READY_WITHIN = 60.0  # seconds; it usually takes three
+_POLL_INTERVAL = 0.05  # seconds
+_TRY = 5.0  # seconds, the timeout of one request
 _FIRST_KEY = "AA=="  # a zero byte, base64
 
 
 class NotReadyError(VpaError):
-    """A server runs and doesn't say that it is ready."""
+    """A server runs but didn't become ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Servers:
 
     @classmethod
     def of(cls, binaries: Binaries, files: Files, ports: Ports) -> "Servers":
-        """None of them runs yet."""
+        """Return the servers, not started."""
 
         def server(name: str, command: Sequence[str]) -> Server:
             return Server(name, command, files.log(name))
@@ -53,20 +53,20 @@ class Servers:
 
     @property
     def all(self) -> tuple[Server, ...]:
-        """In the order in which they start."""
+        """All servers in their start order."""
         return (self.etcd, self.api, self.controllers, self.scheduler)
 
     @contextlib.asynccontextmanager
     async def running(self, admin: Connection) -> AsyncIterator[None]:
-        """Run them all while the context is entered; the API server is ready on entry.
+        """Run all servers while the context is entered; the API server is ready on entry.
 
-        The controllers come after it: they end at once when RBAC's own roles aren't there yet.
-        At the end all are killed: what they keep is thrown away, and their graceful end waits
-        for every open watch.
+        The controllers start after it, because they end at once without RBAC's default roles. At
+        the end all are killed: their data is temporary, and their graceful end waits for every open
+        watch.
 
         Raises:
             ProcessEndedError: one ended; the message holds the end of its log.
-            NotReadyError: the API server did not say that it is ready.
+            NotReadyError: the API server didn't become ready.
         """
         try:
             await self.etcd.start()
@@ -88,14 +88,17 @@ class Servers:
                 while not await self._ready(client):
                     for server in (self.etcd, self.api):
                         server.check()
-                    await asyncio.sleep(_LOOK_EVERY)
+                    await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError as error:
             raise NotReadyError(
                 f"kube-apiserver was not ready after {READY_WITHIN:.0f} s"
             ) from error
 
     async def _ready(self, client: KubeClient) -> bool:
-        """Ask; a port that isn't open yet is no news, and the client would warn of it."""
+        """Return True if the API server is ready.
+
+        Its port is dialled first, because the client would log a warning while it isn't open.
+        """
         try:
             _, writer = await asyncio.open_connection(commands.HOST, self.ports.api_server)
         except OSError:
@@ -108,7 +111,7 @@ class Servers:
         return answer == b"ok"
 
     async def compact(self) -> None:
-        """Let etcd forget every revision but the present one, through its JSON gateway."""
+        """Drop all revisions of etcd but the present one, through its JSON gateway."""
         async with _client(Connection(self.ports.etcd_url)) as client:
             body = {"key": _FIRST_KEY, "count_only": True}
             answer = await client.request("POST", "/v3/kv/range", body=body)
@@ -117,7 +120,7 @@ class Servers:
             await client.request("POST", "/v3/kv/compaction", body=body)
 
     def usage(self) -> Mapping[str, ProcessUsage]:
-        """What each server has used, by its name."""
+        """Return the usage of each server, by its name."""
         return {server.name: server.usage() for server in self.all}
 
 

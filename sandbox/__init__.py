@@ -1,1 +1,1 @@
-"""A whole small cluster in one process, for the demo, the tests and the benchmarks."""
+"""A small Kubernetes cluster in one process, for the demo, the tests and the benchmarks."""

@@ -1,4 +1,4 @@
-"""A clock that can be put forward and back, as an operator or a broken time server would."""
+"""A clock that can be moved forward and back, as an operator or a wrong time server does."""
 
 from datetime import datetime, timedelta
 
@@ -6,10 +6,10 @@ from common.runtime.clock import Clock
 
 
 class ShiftedClock:
-    """Another clock, and how far this one is ahead of it.
+    """A clock with an offset to another clock.
 
-    Waits go by the event loop and not by a clock, so a jump ends no wait: it shows in what is
-    stamped and compared from then on (leases, tokens, certificates, ages, decay).
+    Waits use the event loop, so a jump ends no wait. It changes what is stamped and compared
+    afterwards: leases, tokens, certificates, ages, decay.
     """
 
     def __init__(self, base: Clock) -> None:
@@ -18,12 +18,12 @@ class ShiftedClock:
 
     @classmethod
     def of(cls, clock: Clock) -> "ShiftedClock":
-        """``clock`` itself where it can be shifted already, so that one shift moves everything."""
+        """Return ``clock`` if it can be shifted already, so that one shift moves everything."""
         return clock if isinstance(clock, cls) else cls(clock)
 
     def now(self) -> datetime:
         return self._base.now() + self.ahead
 
     def jump(self, by: timedelta) -> None:
-        """Put the clock forward, or back where ``by`` is negative."""
+        """Move the clock forward, or back if ``by`` is negative."""
         self.ahead += by

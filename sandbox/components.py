@@ -1,4 +1,4 @@
-"""What keeps a cluster alive beside its API server, whichever that is: parts that never end."""
+"""Components that run beside an API server, in the sandbox or on a real control plane."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ Component = Callable[[], Awaitable[None]]
 def simulation_of(
     scenario: Scenario, version: KubernetesVersion, *, images: Collection[str] = ()
 ) -> Simulation:
-    """Return what the kubelets of a scenario simulate, on an API server of this version.
+    """Return the simulation of a scenario's kubelets, on an API server of this version.
 
     Containers of these ``images`` are not simulated.
     """
@@ -26,13 +26,12 @@ def simulation_of(
         minor=version.minor,
         timing=scenario.timing,
         usage=scenario.usage,
-        faults=scenario.faults,
         images=images,
     )
 
 
 async def create_namespaces(client: KubeClient, names: Iterable[str]) -> None:
-    """Create the namespaces that aren't there yet."""
+    """Create the namespaces that don't exist yet."""
     for name in names:
         with contextlib.suppress(ConflictError):
             await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": name}})
@@ -61,6 +60,6 @@ async def running_components(components: Iterable[Component]) -> AsyncIterator[N
 
 
 async def _endless(run: Component) -> NoReturn:
-    """A component that returns leaves a cluster that stands still: that is a failure."""
+    """Run a component. Raise an error when it returns, because the cluster would stand still."""
     await run()
     raise RuntimeError(f"component ended: {run!r}")

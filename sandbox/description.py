@@ -1,150 +1,81 @@
-"""Read a nested description (from YAML) field by field; every complaint names the field.
+"""Conversion of YAML and JSON into described types, with errors that name the field."""
 
-A description is written by hand: a misspelt key must not be ignored,
-and ``nodes[0].memory: not a quantity: '16Gib'`` is worth more than a traceback.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeVar
+
+import msgspec
 
 from common.errors import ConfigError
-from common.flags import duration as go_duration
+from common.flags import duration
 from common.quantity import Quantity
 
 T = TypeVar("T")
 
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
-class _Required(Enum):
-    REQUIRED = auto()
+if TYPE_CHECKING:
+    Seconds: TypeAlias = float
+    SecondsOrNever: TypeAlias = float
+    PositiveSeconds: TypeAlias = float
+else:
+
+    class Seconds(float):
+        """Seconds, from a Go duration (``1h30m``) or a number."""
+
+        def __new__(cls, raw: Any) -> Self:
+            if isinstance(raw, bool):
+                raise ValueError(f"not a duration: {raw!r}")  # noqa: TRY004 - a value, not a bug
+            written = isinstance(raw, str) and not raw.isdecimal()
+            seconds = duration(raw) / timedelta(seconds=1) if written else float(raw)
+            if seconds < 0:
+                raise ValueError(f"a negative duration: {raw!r}")
+            return super().__new__(cls, seconds)
+
+    class SecondsOrNever(Seconds):
+        """Seconds, or infinity for ``never``."""
+
+        def __new__(cls, raw: Any) -> Self:
+            return float.__new__(cls, "inf") if raw == "never" else super().__new__(cls, raw)
+
+    class PositiveSeconds(Seconds):
+        """Seconds above zero."""
+
+        def __new__(cls, raw: Any) -> Self:
+            seconds = super().__new__(cls, raw)
+            if seconds == 0:
+                raise ValueError(f"not a duration above 0: {raw!r}")
+            return seconds
 
 
-REQUIRED = _Required.REQUIRED
+class Amount:
+    """A quantity that isn't negative. msgspec would decode a ``Quantity`` by its fields."""
+
+    def __init__(self, raw: Any) -> None:
+        """Raise ValueError for an invalid quantity."""
+        if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+            raise ValueError(f"not a quantity: {raw!r}")  # noqa: TRY004 - a value, not a bug
+        self.quantity = Quantity.from_json(raw)
+        if self.quantity.nanos < 0:
+            raise ValueError(f"a negative quantity: {raw!r}")
 
 
-class Section:
-    """A mapping of the description, and where it stands.
+class Described(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True
+):
+    """A mapping of a description. Field names are written with dashes."""
 
-    ``take`` and its kin return one field each; :meth:`close` rejects the fields that were not read.
-    All raise ConfigError.
+
+def read(raw: object, described: type[T], field: str = "") -> T:
+    """Convert a value that was read from YAML or JSON. Text is accepted for numbers and Booleans.
+
+    Raises:
+        ConfigError: an unknown field or an invalid value; the message begins with its full name.
     """
-
-    def __init__(self, value: object, path: str) -> None:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{path or 'description'}: not a mapping: {value!r}")
-        self._value = {str(key): item for key, item in value.items()}
-        self._taken: set[str] = set()
-        self.path = path
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._value
-
-    def field(self, key: str) -> str:
-        """The full name of a field, for messages."""
-        return f"{self.path}.{key}" if self.path else key
-
-    def raw(self, key: str, default: Any = None) -> Any:
-        """The field as it was written."""
-        self._taken.add(key)
-        value = self._value.get(key)
-        return default if value is None else value
-
-    def take(self, key: str, parse: Callable[[object], T], default: T | _Required = REQUIRED) -> T:
-        """The field, parsed; ``parse`` raises ValueError on a value that it can't take."""
-        value = self.raw(key)
-        if value is None:
-            if isinstance(default, _Required):
-                raise ConfigError(f"{self.field(key)}: missing")
-            return default
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise ConfigError(f"{self.field(key)}: {error}") from error
-
-    def section(self, key: str) -> "Section":
-        """A mapping inside this one; empty where it is absent."""
-        return Section(self.raw(key, {}), self.field(key))
-
-    def items(self, key: str) -> Iterator[tuple[object, str]]:
-        """The entries of a list, each with its full name; none where it is absent."""
-        value = self.raw(key, ())
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise ConfigError(f"{self.field(key)}: not a list: {value!r}")
-        for index, item in enumerate(value):
-            yield item, f"{self.field(key)}[{index}]"
-
-    def sections(self, key: str) -> Iterator["Section"]:
-        """The entries of a list of mappings."""
-        for item, path in self.items(key):
-            yield Section(item, path)
-
-    def close(self) -> None:
-        """Reject the fields that were not read."""
-        unknown = sorted(self._value.keys() - self._taken)
-        if unknown:
-            known = ", ".join(sorted(self._taken))
-            raise ConfigError(f"{self.field(unknown[0])}: unknown field (known here: {known})")
-
-
-def text(value: object) -> str:
-    """Text; a bare number or Boolean was meant as text, too."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    raise ValueError(f"not text: {value!r}")
-
-
-def whole(value: object) -> int:
-    """A whole number, not negative."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"not a whole number: {value!r}")
-    return value
-
-
-def number(value: object) -> float:
-    """A number, not negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise ValueError(f"not a number: {value!r}")
-    return float(value)
-
-
-def truth(value: object) -> bool:
-    """``true`` or ``false``."""
-    if not isinstance(value, bool):
-        raise ValueError(f"not true or false: {value!r}")  # noqa: TRY004 - a value, not a bug
-    return value
-
-
-def seconds(value: object) -> float:
-    """A Go duration (``1h30m``) or a bare number of seconds."""
-    if isinstance(value, str):
-        return go_duration(value) / timedelta(seconds=1)
-    return number(value)
-
-
-def quantity(value: object) -> Quantity:
-    """A Kubernetes quantity, not negative."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"not a quantity: {value!r}")  # noqa: TRY004 - a value, not a bug
-    parsed = Quantity.from_json(value)
-    if parsed.nanos < 0:
-        raise ValueError(f"a negative quantity: {value!r}")
-    return parsed
-
-
-def labels(value: object) -> dict[str, str]:
-    """A mapping of texts."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"not a mapping: {value!r}")  # noqa: TRY004 - a value, not a bug
-    return {text(key): text(item) for key, item in value.items()}
-
-
-def texts(value: object) -> tuple[str, ...]:
-    """A list of texts."""
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ValueError(f"not a list: {value!r}")  # noqa: TRY004 - a value, not a bug
-    return tuple(text(item) for item in value)
+    try:
+        return msgspec.convert(
+            raw, described, strict=False, dec_hook=lambda custom, value: custom(value)
+        )
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        name = f"{field}{place.removesuffix('`')}".removeprefix(".")
+        raise ConfigError(f"{name}: {text}" if name else text) from error

@@ -1,8 +1,8 @@
-"""What the API server says when it says no: an error that carries a ``Status`` object.
+"""Errors of the API server, each of which carries a ``Status`` object.
 
 Shapes and sentences are those of a real API server (k8s.io/apimachinery
-``pkg/api/errors/errors.go`` and ``pkg/util/validation/field/errors.go``); clients classify
-by ``code``, ``reason`` and the causes, people read ``message``.
+``pkg/api/errors/errors.go`` and ``pkg/util/validation/field/errors.go``). Clients classify errors
+by ``code``, ``reason`` and the causes; users read ``message``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from sandbox.objects.resources import Resource
 
 
 class ApiError(Exception):
-    """A refused request; it becomes the answer's ``Status`` and HTTP code.
+    """A refused request. It becomes the ``Status`` and HTTP code of the response.
 
     ``causes`` go into ``details.causes`` without their empty fields. ``details`` are the
     other keys of ``details``; None leaves the block out, an empty mapping is written as such.
@@ -39,10 +39,10 @@ class ApiError(Exception):
         self.causes = tuple(causes)
         self.details = details
         self.retry_after = retry_after
-        self.warnings: tuple[str, ...] = ()  # of webhooks, for the headers of the answer
+        self.warnings: tuple[str, ...] = ()  # of webhooks, for the response headers
 
     def status_object(self) -> dict[str, Any]:
-        """The body of the answer, a ``v1`` Status with status ``Failure``."""
+        """Return the body of the response, a ``v1`` Status with status ``Failure``."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -69,7 +69,7 @@ def _cause(cause: Cause) -> dict[str, str]:
 
 
 def details_of(resource: Resource, name: str = "") -> dict[str, Any]:
-    """``details`` that name an object by its plural resource name."""
+    """Return ``details`` that name an object by its plural resource name."""
     details: dict[str, Any] = {"name": name} if name else {}
     if resource.group:
         details["group"] = resource.group
@@ -78,7 +78,7 @@ def details_of(resource: Resource, name: str = "") -> dict[str, Any]:
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    """404: the object is not there."""
+    """Return a 404: the object doesn't exist."""
     return ApiError(
         404,
         "NotFound",
@@ -88,12 +88,12 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    """404 for a subresource or a resource of a known group that is not served."""
+    """Return a 404 for a subresource, or a resource of a known group, that isn't served."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """409 on create."""
+    """Return a 409 for a create."""
     return ApiError(
         409,
         "AlreadyExists",
@@ -103,7 +103,7 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, text: str = "") -> ApiError:
-    """409: the object is no longer what the client has read."""
+    """Return a 409: the object changed after the client read it."""
     text = text or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
@@ -117,7 +117,7 @@ def conflict(resource: Resource, name: str, text: str = "") -> ApiError:
 
 
 def precondition_failed(resource: Resource, namespace: str, name: str, text: str) -> ApiError:
-    """409: the object has another UID or version than the request is about."""
+    """Return a 409: the UID or version of the object differs from the request's."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     return conflict(
         resource,
@@ -128,14 +128,14 @@ def precondition_failed(resource: Resource, namespace: str, name: str, text: str
 
 
 def plain(text: str) -> ApiError:
-    """500 without a reason: what a real server didn't expect, in the words that it met with."""
+    """Return a 500 without a reason, as a real server does for errors that it doesn't expect."""
     return ApiError(500, "", text)
 
 
 def forbidden(
     resource: Resource, name: str, text: str, *, causes: Sequence[Cause] = ()
 ) -> ApiError:
-    """403 from an admission plugin."""
+    """Return a 403 of an admission plugin."""
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     return ApiError(
         403,
@@ -147,12 +147,12 @@ def forbidden(
 
 
 def bad_request(text: str) -> ApiError:
-    """400: body, parameter or selector can't be read."""
+    """Return a 400: a body, parameter or selector is invalid."""
     return ApiError(400, "BadRequest", text)
 
 
 def cannot_be_handled(resource: Resource, text: str) -> ApiError:
-    """400: the body isn't an object of this kind."""
+    """Return a 400: the body isn't an object of this kind."""
     return ApiError(
         400,
         "BadRequest",
@@ -162,12 +162,12 @@ def cannot_be_handled(resource: Resource, text: str) -> ApiError:
 
 
 def unauthorized() -> ApiError:
-    """401: no token, or an unknown one."""
+    """Return a 401: the token is missing or unknown."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], *, group: str = "") -> ApiError:
-    """422: every broken rule as a cause; ``kind`` is the kind, not the plural.
+    """Return a 422 with a cause for each broken rule. ``kind`` isn't the plural name.
 
     Source: ``NewInvalid``; several causes are joined as ``[a, b]``.
     """
@@ -184,7 +184,7 @@ def invalid(kind: str, name: str, causes: Sequence[Cause], *, group: str = "") -
 
 
 def unprocessable_patch() -> ApiError:
-    """422 for a JSON patch that is well-formed but can't be applied."""
+    """Return a 422 for a well-formed JSON patch that can't be applied."""
     return ApiError(
         422,
         "Invalid",
@@ -194,7 +194,7 @@ def unprocessable_patch() -> ApiError:
 
 
 def method_not_allowed() -> ApiError:
-    """405: the resource is known, the verb isn't."""
+    """Return a 405: the resource doesn't support the verb."""
     return ApiError(
         405,
         "MethodNotAllowed",
@@ -204,12 +204,12 @@ def method_not_allowed() -> ApiError:
 
 
 def not_acceptable(text: str) -> ApiError:
-    """406: what the client accepts can't be had."""
+    """Return a 406: no accepted media type is served."""
     return ApiError(406, "NotAcceptable", text)
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
-    """415: the body's content type is none of the ``accepted`` ones."""
+    """Return a 415: the content type isn't one of the ``accepted`` ones."""
     return ApiError(
         415,
         "UnsupportedMediaType",
@@ -221,19 +221,19 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
 def too_many_requests(
     text: str, *, causes: Sequence[Cause] = (), retry_after: int | None = None
 ) -> ApiError:
-    """429 as a JSON Status, which is what a disruption budget answers."""
+    """Return a 429 as a JSON Status, which is the response of a disruption budget."""
     return ApiError(
         429, "TooManyRequests", text, causes=causes, details={}, retry_after=retry_after
     )
 
 
 def expired(text: str) -> ApiError:
-    """410: the version is older than what the history still holds."""
+    """Return a 410: the version is older than the history."""
     return ApiError(410, "Expired", text)
 
 
 def internal(text: str) -> ApiError:
-    """500, with the text that a real API server puts before it."""
+    """Return a 500 with the prefix of a real API server."""
     return ApiError(
         500,
         "InternalError",
@@ -244,12 +244,12 @@ def internal(text: str) -> ApiError:
 
 
 def field_forbidden(field: str, text: str) -> Cause:
-    """The field may not be set, or not be changed."""
+    """Return the cause for a field that must not be set or changed."""
     return Cause(reason="FieldValueForbidden", message=f"Forbidden: {text}", field=field)
 
 
 def field_invalid(field: str, value: object, text: str) -> Cause:
-    """The value breaks a rule; it is shown as JSON, strings in quotes."""
+    """Return the cause for a value that breaks a rule. The value is shown as JSON."""
     message = f"Invalid value: {shown(value)}"
     if text:
         message += f": {text}"
@@ -257,7 +257,7 @@ def field_invalid(field: str, value: object, text: str) -> Cause:
 
 
 def field_type_invalid(field: str, value: object, text: str) -> Cause:
-    """The value has the wrong JSON type."""
+    """Return the cause for a value of the wrong JSON type."""
     return Cause(
         reason="FieldValueTypeInvalid",
         message=f"Invalid value: {shown(value)}: {text}",
@@ -266,13 +266,13 @@ def field_type_invalid(field: str, value: object, text: str) -> Cause:
 
 
 def field_required(field: str, text: str = "") -> Cause:
-    """A value is missing."""
+    """Return the cause for a missing value."""
     message = f"Required value: {text}" if text else "Required value"
     return Cause(reason="FieldValueRequired", message=message, field=field)
 
 
 def field_not_supported(field: str, value: object, supported: Iterable[object]) -> Cause:
-    """The value is none of the enumerated ones."""
+    """Return the cause for a value that isn't one of the enumerated ones."""
     values = ", ".join(shown(item) for item in supported)
     return Cause(
         reason="FieldValueNotSupported",
@@ -282,12 +282,12 @@ def field_not_supported(field: str, value: object, supported: Iterable[object]) 
 
 
 def field_duplicate(field: str, value: object) -> Cause:
-    """Two list entries have the same key."""
+    """Return the cause for two list entries with the same key."""
     return Cause(
         reason="FieldValueDuplicate", message=f"Duplicate value: {shown(value)}", field=field
     )
 
 
 def shown(value: object) -> str:
-    """A value as the causes show it."""
+    """Return a value as the causes show it."""
     return msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""Kubeconfigs of the clusters that we start: their text, and the files that hold it."""
+"""Kubeconfigs of clusters that the project starts: their text and their files."""
 
 import os
 from base64 import b64encode
@@ -9,15 +9,13 @@ import yaml
 
 from common.errors import ConfigError
 
-CONTEXT = "sandbox"  # the name by which a kubeconfig of ours is known
+CONTEXT = "sandbox"  # marks a kubeconfig that this module wrote
 
 
-def kubeconfig_text(
-    url: str, authority: str, user: Mapping[str, str], *, namespace: str = "default"
-) -> str:
-    """A kubeconfig, as YAML; ``authority`` is PEM, ``user`` as kubeconfigs have it."""
+def kubeconfig_text(url: str, authority: str, user: Mapping[str, str]) -> str:
+    """Return a kubeconfig as YAML. ``authority`` is PEM, ``user`` as in a kubeconfig."""
     cluster = {"server": url, "certificate-authority-data": encoded(authority)}
-    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -31,12 +29,12 @@ def kubeconfig_text(
 
 
 def encoded(text: str) -> str:
-    """Text as the fields ``…-data`` hold it: base64 in one line."""
+    """Return text as the fields ``…-data`` hold it: base64 in one line."""
     return b64encode(text.encode()).decode()
 
 
 def remove_ours(path: Path) -> None:
-    """Remove a kubeconfig that an earlier sandbox left, and no other.
+    """Remove a kubeconfig that an earlier sandbox left, and no other file.
 
     Raises:
         ConfigError: the file isn't a sandbox's, or can't be read.
@@ -49,15 +47,15 @@ def remove_ours(path: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())
-        raise ConfigError(f"--kubeconfig: {path} exists and can't be replaced: {told}") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"--kubeconfig: {path} exists and can't be replaced: {reason}") from error
 
 
 def write_kubeconfig(path: Path, text: str) -> None:
-    """Write the file whole or not at all, for its owner's eyes only.
+    """Write the file atomically, readable by its owner only.
 
     Raises:
-        ConfigError: the folder is missing, or not ours to write to.
+        ConfigError: the folder is missing or not writable.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

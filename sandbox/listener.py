@@ -1,7 +1,7 @@
-"""ASGI applications over TLS, or without it, on loopback, on any event loop.
+"""ASGI applications over TLS or plain HTTP, on loopback, on any event loop.
 
-The protocol is uvicorn's, its server object is not used: that one looks at the clock ten times a
-second, and on a virtual-time loop each look would be a jump.
+The protocol is uvicorn's. Its server object isn't used: it reads the clock ten times a second, and
+on a virtual-time loop each reading would be a jump.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ _GRACE = 1.0  # seconds for open requests, once the listener closes
 
 
 class Listener:
-    """Serves ``app`` while it is entered; the port is bound from construction on.
+    """Serve ``app`` while the context is entered. The port is bound on construction.
 
-    On the way out connections are cut, which long watches learn as a disconnect; requests that
-    don't end then are cancelled.
+    On exit connections are aborted, which a long watch sees as a disconnect. Requests that don't
+    end then are cancelled.
     """
 
     def __init__(self, app: Any, *, tls: ssl.SSLContext | None, port: int = 0) -> None:
-        """Bind ``port`` on 127.0.0.1; 0 takes a free one. Without ``tls`` it speaks plain HTTP.
+        """Bind ``port`` on 127.0.0.1; 0 selects a free one. Without ``tls`` serve plain HTTP.
 
         Raises:
-            ConfigError: the port is in use, or not ours.
+            ConfigError: the port is in use, or not permitted.
         """
         self._socket = _bound(port)
         self._tls = tls
@@ -77,10 +77,10 @@ class Listener:
         return self
 
     async def pause(self) -> None:
-        """Break all connections and refuse new ones; the port stays ours.
+        """Break all connections and refuse new ones, but keep the port.
 
-        A socket that is bound and doesn't listen keeps the port: else a client that redials
-        could be given it as its own, and connect to itself.
+        A bound socket that doesn't listen reserves the port. Otherwise a client that reconnects
+        could get it as its own port, and connect to itself.
         """
         port = self.port
         self.close()
@@ -88,7 +88,7 @@ class Listener:
         await self._cut()
 
     async def resume(self) -> None:
-        """Accept connections (again), on the same port."""
+        """Accept connections on the same port."""
         self._server = await asyncio.get_running_loop().create_server(
             self._protocol, sock=self._socket, ssl=self._tls, backlog=2048
         )
@@ -101,7 +101,7 @@ class Listener:
         try:
             await self._app(scope, receive, send)
         except asyncio.CancelledError:
-            # Only ``_cut`` cancels, when the client has left; uvicorn would log it as a bug.
+            # Only ``_cut`` cancels, after the client has left; uvicorn would log it as a bug.
             logger.debug("request was cut off", extra={"path": scope.get("path")})
 
     def _drop(self, client: tuple[str, int] | None) -> None:
@@ -137,16 +137,16 @@ class Listener:
                 task.cancel()
 
     def close(self) -> None:
-        """Accept no connections, and release the port."""
+        """Stop accepting connections, and release the port."""
         if self._server is not None:
             self._server.close()
         self._socket.close()
 
 
 def _bound(port: int) -> socket.socket:
-    """A socket on loopback, of a protocol that is named.
+    """Return a bound socket on loopback with an explicit protocol.
 
-    asyncio switches Nagle's algorithm off only where it is, and with it an answer that
+    asyncio disables Nagle's algorithm only for these sockets. With the algorithm a response that
     follows a TLS ticket would wait for 40 ms.
     """
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

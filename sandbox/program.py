@@ -1,4 +1,4 @@
-"""What the programs that run a cluster share: scenario, kubeconfig, and a run until a signal."""
+"""Common parts of programs that run a cluster: scenario, kubeconfig, run until a signal."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Running(Protocol):
-    """What a user needs of a running cluster."""
+    """The interface of a running cluster."""
 
     @property
     def url(self) -> str: ...
@@ -45,9 +45,9 @@ async def run_until_stopped(
     title: Callable[[R], str],
     nodes: int,
 ) -> None:
-    """Run a cluster until SIGTERM or SIGINT, with its kubeconfig in a file while it is ready.
+    """Run a cluster until SIGTERM or SIGINT. Write its kubeconfig to a file while it is ready.
 
-    ``title`` says what is ready, once it is.
+    ``title`` returns the first line of the message for the user.
 
     Raises:
         ConfigError: the file isn't a sandbox's, or can't be written.
@@ -57,8 +57,8 @@ async def run_until_stopped(
     async def main(stop: asyncio.Event) -> None:
         async with cluster as running:
             write_kubeconfig(path, running.kubeconfig)
-            told = ready(title(running), running.url, path, nodes=nodes)
-            print(told, flush=True)  # noqa: T201 - a program's answer to its user
+            message = ready(title(running), running.url, path, nodes=nodes)
+            print(message, flush=True)  # noqa: T201 - output for the user
             await stop.wait()
         remove_ours(path)
 

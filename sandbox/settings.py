@@ -1,4 +1,4 @@
-"""The flags of the sandbox, and those of every program that runs a cluster."""
+"""Flags of the sandbox, and those of every program that runs a cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ class ClusterSettings(LoggingSettings):
         group=CLUSTER,
         help="Serve the API on this port of 127.0.0.1. 0: a free port.",
     )
-    # Quieter than a component: a user reads it beside what the program prints.
+    # Lower than a component's: a user reads the log beside the program's output.
     verbosity: int = flag(
         "--v",
         short="-v",

@@ -1,15 +1,15 @@
-"""Times as Kubernetes writes them."""
+"""Times in the formats of Kubernetes."""
 
 from datetime import UTC, datetime, timedelta
 
 
 def rfc3339(when: datetime) -> str:
-    """``2026-01-02T15:04:05Z``: whole seconds, in UTC."""
+    """Return ``2026-01-02T15:04:05Z``: whole seconds, in UTC."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_time(when: datetime) -> str:
-    """``2026-01-02T15:04:05.000000Z``: always six digits."""
+    """Return ``2026-01-02T15:04:05.000000Z``: always six digits, in UTC."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,4 +1,4 @@
-"""A certificate authority and what it signs, made in a millisecond for loopback."""
+"""A certificate authority and its certificates, for loopback."""
 
 import ssl
 from collections.abc import Iterable
@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from common import certificates
+from common.runtime.clock import SystemClock
 
 _EARLIER = timedelta(hours=1)
 _LIFETIME = timedelta(days=3650)
@@ -21,14 +22,14 @@ ADDRESSES = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What one side of TLS shows, and the authority that the other side trusts; all PEM."""
+    """Certificate and key of one side of TLS, and the authority of the other side; all PEM."""
 
     authority: str
     certificate: str
     key: str = field(repr=False)
 
     def server_context(self) -> ssl.SSLContext:
-        """A context for the server; HTTP/1.1 only."""
+        """Return a context for a server; HTTP/1.1 only."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(["http/1.1"])
         with TemporaryDirectory() as folder:  # the ssl module reads files only
@@ -40,7 +41,7 @@ class Credentials:
 
 
 class Authority:
-    """A certificate authority that lives as long as the cluster that it was made for."""
+    """A certificate authority of one cluster."""
 
     def __init__(self, now: datetime, *, name: str = "sandbox-authority") -> None:
         self._since, self._until = now - _EARLIER, now + _LIFETIME
@@ -52,12 +53,12 @@ class Authority:
         self.key = private_text(self._key)
 
     def serving(self, name: str, *, hosts: Iterable[str]) -> Credentials:
-        """A certificate of a server that is reached by ``hosts``: names and addresses."""
+        """Return a certificate for a server that is reached by ``hosts``: names and addresses."""
         subject = certificates.distinguished(name)
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, hosts)
 
     def client(self, user: str, *, groups: Iterable[str] = ()) -> Credentials:
-        """A certificate by which an API server knows ``user`` as a member of ``groups``."""
+        """Return a client certificate for ``user`` as a member of ``groups``."""
         subject = certificates.distinguished(user, groups)
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
@@ -82,11 +83,14 @@ class Authority:
         )
 
 
-def make_credentials(now: datetime, *, names: tuple[str, ...] = NAMES) -> Credentials:
-    """Make a new authority and a certificate for loopback addresses and ``names``."""
-    return Authority(now).serving("sandbox", hosts=(*names, *ADDRESSES))
+def make_credentials() -> Credentials:
+    """Create an authority and a certificate for loopback.
+
+    Certificates are verified against the clock of the machine, so that clock issues them.
+    """
+    return Authority(SystemClock().now()).serving("sandbox", hosts=(*NAMES, *ADDRESSES))
 
 
 def private_text(key: ec.EllipticCurvePrivateKey) -> str:
-    """The key as PEM, not encrypted."""
+    """Return the key as PEM, not encrypted."""
     return certificates.private_pem(key).decode()

@@ -1,4 +1,4 @@
-"""Which Kubernetes minor the sandbox behaves like."""
+"""The Kubernetes minor that the sandbox simulates."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ NEWEST_MINOR = 36
 
 @dataclass(frozen=True, slots=True, order=True)
 class KubernetesVersion:
-    """Kubernetes ``1.<minor>``; compare versions, or use the predicates.
+    """Kubernetes ``1.<minor>``.
 
     Raises ValueError outside 1.33 … 1.36, the minors whose differences are known
     (kubernetes-resize.md section 0).
@@ -40,5 +40,5 @@ class KubernetesVersion:
 
     @property
     def git_version(self) -> str:
-        """As ``/version`` reports it; the suffix says what it really is."""
+        """The version that ``/version`` reports, with a suffix that names the sandbox."""
         return f"v1.{self.minor}.0+sandbox"

@@ -1,17 +1,15 @@
 """An event loop without real waiting: when no task is ready, time jumps to the next timer.
 
-A whole cluster and our processes can run on one such loop, and a simulated day passes in
-minutes, because every wait of theirs is a timer of the loop and every time of day comes from a
-clock on it. The rules of the jump:
+A cluster and the project's processes can run on one such loop. A simulated day then takes minutes,
+because all waits are timers of the loop and all times come from a clock on it. Rules of the jump:
 
-- ready callbacks and readable sockets always go first, and cost no time at all;
-- while a job of the loop's thread pool is under way (a name look-up, a file), time stands still;
-- while a socket connects, or the kernel holds bytes back that were written to one, the loop
-  waits, really, but no longer than :data:`PATIENCE`: a peer may not want to read. What the
-  kernel has sent over the loopback interface has arrived.
+- Ready callbacks and readable sockets always come first, and take no time.
+- While a job of the loop's thread pool runs (a name look-up, a file), time stands still.
+- While a socket connects, or the kernel holds unsent bytes of one, the loop waits in real time,
+  but at most for :data:`OUTPUT_TIMEOUT`: a peer may not read. Bytes that the kernel has sent over the
+  loopback interface have arrived.
 
-Nothing outside the process may take part: another process lives in real time, and to it this
-loop would seem to hurry.
+No other process may take part: it runs in real time, and this loop would be too fast for it.
 """
 
 import asyncio
@@ -27,20 +25,20 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 0.1
-"""Real seconds; a delayed acknowledgement, for which Nagle's algorithm waits, takes 0.04."""
+OUTPUT_TIMEOUT = 0.1
+"""Real seconds. Nagle's algorithm waits for a delayed acknowledgement, which takes 0.04."""
 
 _TICKS = 2**29  # in a second; asyncio runs timers up to a nanosecond early, half of a tick
 _SIOCOUTQNSD = 0x894B  # linux/sockios.h
 _NOTHING = bytes(4)  # an int of zero
-_GLANCE = 0.001  # real seconds between two looks at bytes on their way
+_POLL_INTERVAL = 0.001  # real seconds between two checks for unsent bytes
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""When virtual time starts, unless told otherwise."""
+"""The default start of virtual time."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A selector event loop whose ``time()`` starts at zero and jumps over idle stretches."""
+    """A selector event loop whose ``time()`` starts at zero and skips idle periods."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -57,15 +55,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As usual, but never early: at the next tick.
+        """Schedule a callback at the next tick, never early.
 
-        A task that is woken early by a rounding error waits again. Elsewhere time passes
+        A task that is woken early by a rounding error waits again. On other loops time passes
         meanwhile; here it would stand still. Ticks are powers of two, so sums of them are exact.
         """
         return super().call_at(math.ceil(when * _TICKS) / _TICKS, callback, *args, context=context)
 
     def jump(self, seconds: float) -> None:
-        """Move time on; called by the selector when nothing else can happen."""
+        """Advance time. The selector calls this when nothing else can happen."""
         self._now += seconds
 
     @property
@@ -75,7 +73,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # typeshed writes it with TypeVarTuples
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """As usual; time stands still until the job is done."""
+        """Run a function in a thread. Time stands still until it returns."""
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
         self._threads += 1
         future.add_done_callback(self._thread_done)
@@ -86,20 +84,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """The system's selector, except that a timeout passes in no time."""
+    """The system's selector, but a timeout takes no real time."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
         self._real = selectors.DefaultSelector()
-        # Kept beside the map of keys, which is slow to go through before every jump.
+        # Kept separately, because scanning the map of keys before every jump is slow.
         self._writers: set[int] = set()  # descriptors that connect, or wait to write
-        self._senders: set[int] = set()  # whose unsent bytes the kernel reports
+        self._senders: set[int] = set()  # descriptors whose unsent bytes the kernel reports
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = self._real.register(fileobj, events, data)
-        if _can_tell(key.fd):
+        if _reports_unsent(key.fd):
             self._senders.add(key.fd)
-        return self._noted(key)
+        return self._track(key)
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         key = self._real.unregister(fileobj)
@@ -108,9 +106,9 @@ class _JumpingSelector(selectors.BaseSelector):
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._noted(self._real.modify(fileobj, events, data))
+        return self._track(self._real.modify(fileobj, events, data))
 
-    def _noted(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
+    def _track(self, key: selectors.SelectorKey) -> selectors.SelectorKey:
         if key.events & selectors.EVENT_WRITE:
             self._writers.add(key.fd)
         else:
@@ -118,19 +116,19 @@ class _JumpingSelector(selectors.BaseSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Poll; wait for what is on its way; then jump.
+        """Poll, wait for pending output, then jump.
 
-        Without a timer (``timeout`` is None), and while a thread works, there is nowhere to
-        jump to, and the wait is a real one.
+        Without a timer (``timeout`` is None), and while a thread works, there is no time to jump
+        to, so the wait is real.
         """
         found = self._real.select(0)
         if found or timeout == 0:
             return found
         if timeout is None or self._loop.waits_for_threads:
             return self._real.select(None)
-        give_up = time.perf_counter() + PATIENCE
-        while self._anything_on_its_way() and time.perf_counter() < give_up:
-            found = self._real.select(_GLANCE)
+        give_up = time.perf_counter() + OUTPUT_TIMEOUT
+        while self._has_pending_output() and time.perf_counter() < give_up:
+            found = self._real.select(_POLL_INTERVAL)
             if found:
                 return found
         found = self._real.select(0)
@@ -138,10 +136,10 @@ class _JumpingSelector(selectors.BaseSelector):
             self._loop.jump(timeout)
         return found
 
-    def _anything_on_its_way(self) -> bool:
-        """Whether a socket connects, or was given what is not sent yet.
+    def _has_pending_output(self) -> bool:
+        """Return True if a socket connects or has unsent bytes.
 
-        The kernel holds bytes back for Nagle's algorithm, or because the peer is full.
+        The kernel holds bytes for Nagle's algorithm, or because the peer's buffer is full.
         """
         return bool(self._writers) or any(
             fcntl.ioctl(descriptor, _SIOCOUTQNSD, _NOTHING) != _NOTHING
@@ -155,8 +153,8 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._real.get_map()
 
 
-def _can_tell(descriptor: int) -> bool:
-    """Whether the kernel counts what it has yet to send: Linux does, for connected sockets."""
+def _reports_unsent(descriptor: int) -> bool:
+    """Return True if the kernel counts unsent bytes. Linux does for connected sockets."""
     try:
         fcntl.ioctl(descriptor, _SIOCOUTQNSD, _NOTHING)
     except OSError:
@@ -165,7 +163,7 @@ def _can_tell(descriptor: int) -> bool:
 
 
 class VirtualClock:
-    """The time of day on a virtual-time loop: ``epoch`` plus the loop's time."""
+    """A clock on a virtual-time loop: ``epoch`` plus the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
         self._loop = loop

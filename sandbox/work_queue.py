@@ -1,18 +1,18 @@
-"""Keys that wait for work, each at most once, and none in two hands at a time."""
+"""A queue of keys, each at most once, and none processed twice at the same time."""
 
 import asyncio
 from collections import deque
 
 
 class WorkQueue:
-    """A key that is added while it is being worked on comes again afterwards.
+    """A queue that returns a key again if it was added while it was processed.
 
     Source of the idea: k8s.io/client-go util/workqueue.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[str] = deque()
-        self._dirty: set[str] = set()  # waiting, or to come again
+        self._dirty: set[str] = set()  # waiting, or to be processed again
         self._busy: set[str] = set()
         self._filled = asyncio.Event()
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -26,22 +26,22 @@ class WorkQueue:
             self._filled.set()
 
     def add_later(self, key: str, seconds: float) -> None:
-        """Add the key after a while; this replaces an earlier plan for it."""
-        self.forget_plan(key)
+        """Add the key after a delay. This replaces an earlier timer of the key."""
+        self.cancel_timer(key)
         loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(seconds, self._planned, key)
+        self._timers[key] = loop.call_later(seconds, self._expired, key)
 
-    def forget_plan(self, key: str) -> None:
+    def cancel_timer(self, key: str) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 
-    def _planned(self, key: str) -> None:
+    def _expired(self, key: str) -> None:
         del self._timers[key]
         self.add(key)
 
     async def get(self) -> str:
-        """The next key; ``done`` gives it back."""
+        """Wait for the next key. Call ``done`` after it is processed."""
         while not self._waiting:
             self._filled.clear()
             await self._filled.wait()

@@ -1,7 +1,7 @@
 """Containers that run as processes of this machine, for pods of a real control plane.
 
-``command`` and ``variables`` (what is started; without I/O), ``sources`` (Secrets and ConfigMaps),
-``volumes`` and ``folders`` (files), ``process`` and ``launcher`` (one run of one container),
+``command`` and ``variables`` (the process to start; without I/O), ``sources`` (Secrets and
+ConfigMaps), ``volumes`` and ``folders`` (files), ``process`` (one run of one container),
 ``probes``, ``logs`` and ``endpoint`` (for ``kubectl logs``), ``pods`` (processes follow the state
-machine of ``sandbox.kubelet.pod_lifecycle``) and ``observations`` (what they report to it).
+machine of ``sandbox.kubelet.pod_lifecycle``) and ``observations`` (changes that they report to it).
 """

@@ -1,4 +1,4 @@
-"""What is started for a container: the command of its image, and its own arguments."""
+"""The command of a container: that of its image, with the container's arguments."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ def argv(
     place: Place,
     env: Mapping[str, str],
 ) -> list[str]:
-    """Return the command of the image, and the pod's arguments after it.
+    """Return the command of the image, and the container's arguments after it.
 
     Words of the command may hold ``{python}`` (this interpreter), ``{kubeconfig}``, ``{root}`` (the
     container's folder), ``{name}``, ``{namespace}`` and ``{ip}``; ``{{`` and ``}}`` are braces.
 
-    The container's own ``command`` is left out: it names a program inside the image.
+    The container's own ``command`` is ignored: it names a program inside the image.
     """
     filled = {
         "python": sys.executable,

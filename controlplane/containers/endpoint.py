@@ -1,6 +1,6 @@
 """The kubelets' own HTTPS endpoint: logs for ``kubectl logs``. All nodes share it.
 
-Callers are not asked who they are. Source: k8s.io/kubernetes pkg/kubelet/server.
+Callers are not authenticated. Source: k8s.io/kubernetes pkg/kubelet/server.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -65,7 +65,7 @@ class KubeletEndpoint:
             await _answer(send, 200, _simulated(found.containers[container]))
             return
         path = self._pods.log(found.uid, container, run)
-        if not path.exists():  # it has only just been started
+        if not path.exists():  # the container was just started
             await _answer(
                 send, 400, f"{_named(found, container)} is waiting to start - no logs yet"
             )
@@ -97,7 +97,7 @@ class KubeletEndpoint:
 
 
 def _run_of(pod: PodRun, name: str, *, previous: bool) -> int:
-    """Whose log is asked for, as the number of restarts before that run.
+    """Return the run whose log is requested, as the number of restarts before it.
 
     A container that waits for its next run still shows its last one. Source:
     ``validateContainerLogStatus``, k8s.io/kubernetes pkg/kubelet/kubelet_pods.go.
@@ -123,10 +123,10 @@ def _named(pod: PodRun, container: str) -> str:
 
 
 def _simulated(container: Container) -> str:
-    """There is no process, so there is no output: the container's state instead."""
+    """Return the container's state, because a simulated container has no output."""
     state = msgspec.json.encode(container.state).decode()
-    told = f"simulated container, restarts {container.restarts}, state {state}"
-    return f"{container.name}: {told}\n"
+    text = f"simulated container, restarts {container.restarts}, state {state}"
+    return f"{container.name}: {text}\n"
 
 
 async def _answer(send: Send, status: int, text: str) -> None:

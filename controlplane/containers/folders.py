@@ -1,4 +1,4 @@
-"""Volumes on disk: whole or not at all, as a kubelet's atomic writer makes them."""
+"""Volumes on disk, replaced atomically like those of a kubelet."""
 
 import posixpath
 import shutil
@@ -19,20 +19,20 @@ class File:
 
 
 def inside(root: Path, path: str) -> Path:
-    """Return where a path of a container is; ``..`` leads no further up than to its root."""
+    """Return the path on disk of a path of a container; ``..`` doesn't leave its root."""
     return root / posixpath.normpath(f"/{path}").lstrip("/")
 
 
 def write_volume(folder: Path, files: Mapping[str, File]) -> bool:
-    """Make ``folder`` show exactly ``files``, by relative path; False if it did already.
+    """Write exactly ``files``, by relative path; return False if they are unchanged.
 
-    The files lie in a new folder with a name of its own, ``..data`` is a link to it that is
-    replaced in one step, and what readers open are links through ``..data``. The old folder is
-    removed at once: programs that watch their files notice the change by that. Source:
-    ``AtomicWriter``, k8s.io/kubernetes pkg/volume/util/atomic_writer.go.
+    The files are in a new folder with its own name. ``..data`` is a link to it that is replaced in
+    one step, and readers open links through ``..data``. The old folder is removed at once, so that
+    programs that watch their files notice the change. Source: ``AtomicWriter``, k8s.io/kubernetes
+    pkg/volume/util/atomic_writer.go.
 
     Raises:
-        OSError: the disk is full, or the folder isn't ours.
+        OSError: the disk is full, or the folder isn't writable.
         ValueError: a path leads out of the volume.
     """
     for path in files:

@@ -1,7 +1,7 @@
-"""A container's log: one file for each run, each line with its time.
+"""The logs of containers: one file for each run, each line with its time.
 
-The form is that of the container runtimes: ``2026-01-02T15:04:05.000000Z stdout F text``.
-Standard output and error share one pipe, so that their order is kept.
+The format is that of the container runtimes: ``2026-01-02T15:04:05.000000Z stdout F text``.
+Standard output and error share one pipe to keep their order.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import BinaryIO
 from common.runtime.clock import Clock
 from sandbox.times import micro_time
 
-_LOOK = 0.2  # seconds between two looks at a log that is followed
-_LONGEST = 16 * 1024  # bytes of one line; runtimes cut longer ones, too
+_POLL_INTERVAL = 0.2  # seconds between two reads of a log that is followed
+_LONGEST = 16 * 1024  # bytes of one line; runtimes also split longer ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What ``kubectl logs`` can ask for."""
+    """The options of ``kubectl logs``."""
 
     tail: int | None = None  # lines
     since: datetime | None = None
@@ -31,7 +31,7 @@ class LogOptions:
 
 
 async def keep(stream: asyncio.StreamReader, path: Path, clock: Clock) -> None:
-    """Write what comes from ``stream`` into a new file, until it ends."""
+    """Write ``stream`` into a new file until it ends."""
     with _created(path) as log:
         rest = b""
         while chunk := await stream.read(_LONGEST):
@@ -45,7 +45,7 @@ async def keep(stream: asyncio.StreamReader, path: Path, clock: Clock) -> None:
 
 
 def complain(path: Path, text: str, clock: Clock) -> None:
-    """Make a log of one line, where nothing could be run."""
+    """Create a log of one line for a container that could not be started."""
     with _created(path) as log:
         _write(log, clock, [" ".join(text.split()).encode()])
 
@@ -64,7 +64,7 @@ def _write(log: BinaryIO, clock: Clock, lines: list[bytes]) -> None:
 async def read(
     path: Path, options: LogOptions, *, ended: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """The lines that were asked for; a log that is followed ends when ``ended`` says so."""
+    """Yield the requested lines. A log that is followed ends when ``ended`` returns True."""
     left = options.limit
     with path.open("rb") as log:
         found = [line for line in _whole_lines(log) if _is_since(line, options.since)]
@@ -79,21 +79,21 @@ async def read(
                 yield shown
             if left == 0 or not options.follow:
                 return
-            last = ended()  # asked first, so that nothing written before it is missed
+            last = ended()  # checked before the last read, so that no line is missed
             found = list(_whole_lines(log))
             if not found and last:
                 return
             if not found:
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_POLL_INTERVAL)
 
 
 def since_seconds(text: str, now: datetime) -> datetime:
-    """``sinceSeconds`` as a moment."""
+    """Return ``sinceSeconds`` as a time."""
     return now - timedelta(seconds=int(text))
 
 
 def _whole_lines(log: BinaryIO) -> Iterator[bytes]:
-    """The lines up to the end; half of one is left for the next time."""
+    """Yield the complete lines. An incomplete one is read again later."""
     while line := log.readline():
         if not line.endswith(b"\n"):
             log.seek(-len(line), os.SEEK_CUR)

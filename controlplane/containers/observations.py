@@ -1,7 +1,6 @@
-"""What happened to a container that is a process: how it ended, and what its probes say.
+"""Observations of a container that is a process: its exit, and the results of its probes.
 
-Each function changes the state of a pod. An observation of an earlier run than the present one
-changes nothing.
+Each function changes the state of a pod. An observation of an earlier run changes nothing.
 """
 
 import enum
@@ -12,7 +11,7 @@ from sandbox.kubelet.pod_lifecycle import Phase, PodRun
 
 
 class ProbeKind(enum.StrEnum):
-    """What a probe decides on; the value is its name in Events."""
+    """The kinds of probes; the value is the name in Events."""
 
     STARTUP = "Startup"
     READINESS = "Readiness"
@@ -20,18 +19,18 @@ class ProbeKind(enum.StrEnum):
 
 
 def prepared(pod: PodRun, _now: datetime) -> None:
-    """The volumes are there: containers may start."""
+    """Start containers after the volumes were written."""
     if not any(one.running for one in pod.containers.values()):
         pod.held = False
 
 
 def unprepared(pod: PodRun, _now: datetime, *, problem: str) -> None:
-    """The volumes can't be made; the pod waits, as it would for a Secret that is missing."""
+    """Record that the volumes can't be written. The pod waits, as for a missing Secret."""
     pod.notice("FailedMount", problem, warning=True)
 
 
 def configured(pod: PodRun, now: datetime, *, name: str, problem: str) -> None:
-    """Whether a container can be made, or what its variables lack: a Secret, a key."""
+    """Update whether a container can be created, or what its variables lack: a Secret, a key."""
     container = pod.containers[name]
     container.problem = problem
     if not container.held_back:
@@ -47,7 +46,7 @@ def configured(pod: PodRun, now: datetime, *, name: str, problem: str) -> None:
 def exited(
     pod: PodRun, now: datetime, *, name: str, container_id: str, exit_code: int, reason: str = ""
 ) -> None:
-    """A process is gone; its container runs again as the restart policy says."""
+    """Record the exit of a process. Its container runs again by the restart policy."""
     container = _present(pod, name, container_id)
     if container is None:
         return
@@ -73,10 +72,9 @@ def probed(
     success: bool,
     message: str = "",
 ) -> None:
-    """A probe has crossed its success or failure threshold.
+    """Record that a probe has crossed its success or failure threshold.
 
-    A failed startup or liveness probe dooms the process: it is to be ended, and its exit comes
-    as a fact of its own.
+    A failed startup or liveness probe stops the process; its exit is a separate observation.
     """
     container = _present(pod, name, container_id)
     if container is None or pod.deleting:
@@ -90,7 +88,7 @@ def probed(
     elif success:
         container.started_up = True
     else:
-        container.doomed = True
+        container.stopping = True
         text = f"Container {name} failed {kind.lower()} probe, will be restarted"
         pod.notice("Killing", text, container=name)
 

@@ -1,15 +1,12 @@
-"""Makes processes follow the pods of the kubelets: the shell around the state machine."""
+"""Runs the processes of pods: the I/O around the state machine."""
 
 import asyncio
 import logging
 import os
 import shutil
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from common.errors import KubeError
 from common.kube.client import KubeClient
@@ -24,6 +21,8 @@ from controlplane.containers.site import LOOPBACK, Place, Site, network_of
 from controlplane.containers.sources import Data, Reference, Sources
 from controlplane.containers.variables import VariableError, environment, references
 from controlplane.containers.volumes import TOKEN_FOLDER, VolumeError, Volumes
+from controlplane.launch import CANNOT_RUN
+from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.kubelet.addresses import Addresses
 from sandbox.kubelet.containers import Container
 from sandbox.kubelet.pod_lifecycle import PodRun
@@ -32,13 +31,12 @@ from sandbox.kubelet.wire import ContainerSpec, RunnablePod
 
 logger = logging.getLogger(__name__)
 
-_REFRESH = 1.0  # seconds between two looks at Secrets, ConfigMaps and tokens
+_REFRESH = 1.0  # seconds between two reads of Secrets, ConfigMaps and tokens
 _USUAL_GRACE = 30
-_CANNOT_RUN = 128
 
 
 class LocalPods:
-    """The processes of all pods that have some; ``close`` kills what is left."""
+    """The processes of all pods; ``close`` kills the remaining ones."""
 
     def __init__(
         self,
@@ -58,11 +56,11 @@ class LocalPods:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def report_to(self, report: OnObservation) -> None:
-        """Take the function that is called with each observation."""
+        """Set the function that receives each observation."""
         self._report = report
 
     def follow(self, pod: PodRun) -> None:
-        """Start and end processes so that they are what the pod says."""
+        """Start and stop processes to match the state of the pod."""
         local = self._pods.get(pod.uid)
         if local is None:
             if pod.refusal is not None or pod.ended or not pod.ip or pod.phase.is_terminal:
@@ -83,22 +81,22 @@ class LocalPods:
                     self._spawn(task)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone: whatever still runs is killed, and its volumes go."""
+        """Kill the remaining processes of a deleted pod, and remove its volumes."""
         local = self._pods.pop(uid, None)
         if local is not None:
             local.close()
             self._spawn(local.remove())
 
     def log(self, uid: str, container: str, restarts: int) -> Path:
-        """The log of one run; the file needn't exist."""
+        """Return the path of the log of one run; the file may be missing."""
         return _log(self._site.folder, uid, container, restarts)
 
     def is_over(self, log: Path) -> bool:
-        """Whether the run that writes this log has ended."""
+        """Return True if the run that writes this log has ended."""
         return not any(local.writes(log) for local in self._pods.values())
 
     async def close(self) -> None:
-        """Kill all processes, and wait until they are gone."""
+        """Kill all processes, and wait until they have ended."""
         for local in self._pods.values():
             local.close()
         for task in self._tasks:
@@ -157,14 +155,14 @@ class _LocalPod:
             clock=clock,
             sources=self._sources,
         )
-        self._variables: dict[str, dict[str, str]] = {}  # by container; as they were last read
-        self._problems: dict[str, str] = {}  # what their variables lack, by container
+        self._variables: dict[str, dict[str, str]] = {}  # by container
+        self._problems: dict[str, str] = {}  # missing sources of variables, by container
         self._runs: dict[str, _Run] = {}
-        self._ready = asyncio.Event()  # the volumes are there
+        self._ready = asyncio.Event()  # the volumes are written
         self._over = asyncio.Event()
 
     async def keep_up(self) -> None:
-        """Write the volumes and read the variables, again and again until the pod is gone."""
+        """Write the volumes and read the variables periodically until the pod is gone."""
         problem = ""
         while not self._over.is_set():
             try:
@@ -186,7 +184,7 @@ class _LocalPod:
                 continue
 
     async def _read_variables(self) -> None:
-        """Look at what variables come from; a container whose variables lack something waits."""
+        """Read the sources of variables. A container with a missing source waits."""
         pod = self._volumes.pod
         specs = (*(pod.spec.init_containers or ()), *pod.spec.containers)
         objects: dict[Reference, Data | None] = {}
@@ -204,12 +202,15 @@ class _LocalPod:
                 self._report(partial(observations.configured, name=spec.name, problem=problem))
 
     def follow(self, pod: PodRun, container: Container) -> "asyncio._CoroutineLike[None] | None":
-        """Make one container's process what the state machine says; a task, if one is to begin."""
+        """Make a container's process match the state machine. Return a task to start, if any."""
         self._volumes.pod = pod.object
         run = self._runs.get(container.name)
         wanted = container.container_id if container.running else ""
         if run is not None and (
-            run.container_id != wanted or container.doomed or pod.deleting or pod.phase.is_terminal
+            run.container_id != wanted
+            or container.stopping
+            or pod.deleting
+            or pod.phase.is_terminal
         ):
             run.process.stop(_grace(pod, container))
         if not wanted or (run is not None and run.container_id == wanted) or pod.deleting:
@@ -219,7 +220,7 @@ class _LocalPod:
         return self._run(new, pod.object, container.spec, before=run)
 
     def writes(self, log: Path) -> bool:
-        """Whether a run that isn't over writes this log."""
+        """Return True if a run that isn't over writes this log."""
         return any(run.log == log and not run.over.is_set() for run in self._runs.values())
 
     async def _run(
@@ -230,7 +231,7 @@ class _LocalPod:
         *,
         before: _Run | None,
     ) -> None:
-        told = partial(observations.exited, name=container.name, container_id=run.container_id)
+        exited = partial(observations.exited, name=container.name, container_id=run.container_id)
         try:
             if before is not None:
                 await before.over.wait()
@@ -243,9 +244,9 @@ class _LocalPod:
         except OSError as error:
             run.log.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(logs.complain, run.log, str(error), self._clock)
-            self._report(partial(told, exit_code=_CANNOT_RUN, reason="StartError"))
+            self._report(partial(exited, exit_code=CANNOT_RUN, reason="StartError"))
         else:
-            self._report(partial(told, exit_code=code))
+            self._report(partial(exited, exit_code=code))
         finally:
             run.over.set()
 
@@ -265,7 +266,9 @@ class _LocalPod:
                 token = str(target / "token")
         root.mkdir(parents=True, exist_ok=True)
         kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_bytes(_kubeconfig(self._site, token))
+        user = {"tokenFile": token} if token else {}
+        text = kubeconfig_text(self._site.server, self._site.authority, user)
+        kubeconfig.write_text(text, encoding="utf-8")
         place = Place(
             kubeconfig=kubeconfig, root=root, ip=self._place.ip, host_ip=self._place.host_ip
         )
@@ -289,20 +292,20 @@ class _LocalPod:
         await run_probes(container, self._place.ip, report)
 
     def close(self) -> None:
-        """Kill what still runs."""
+        """Kill the remaining processes."""
         self._over.set()
         for run in self._runs.values():
             run.process.kill()
 
     async def remove(self) -> None:
-        """Remove what lies on the disk, except for logs."""
+        """Remove all files except for logs."""
         for run in list(self._runs.values()):
             await run.over.wait()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
 
 def _grace(pod: PodRun, container: Container) -> float:
-    """Seconds between SIGTERM and SIGKILL."""
+    """Return the seconds between SIGTERM and SIGKILL."""
     if container.ended is not None and container.ended.reason == "OOMKilled":
         return 0
     meta, spec = pod.object.metadata, pod.object.spec
@@ -314,26 +317,3 @@ def _grace(pod: PodRun, container: Container) -> float:
 
 def _log(folder: Path, uid: str, container: str, restarts: int) -> Path:
     return folder / "logs" / uid / container / f"{restarts}.log"
-
-
-def _kubeconfig(site: Site, token: str) -> bytes:
-    """A kubeconfig; JSON is YAML, too. Without a token nobody in particular is meant."""
-    user = {"tokenFile": token} if token else {}
-    return msgspec.json.encode(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "cluster",
-                    "cluster": {
-                        "server": site.server,
-                        "certificate-authority-data": b64encode(site.authority.encode()).decode(),
-                    },
-                }
-            ],
-            "users": [{"name": "pod", "user": user}],
-            "contexts": [{"name": "pod", "context": {"cluster": "cluster", "user": "pod"}}],
-            "current-context": "pod",
-        }
-    )

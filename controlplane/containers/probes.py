@@ -13,12 +13,12 @@ from controlplane.containers.observations import ProbeKind
 from sandbox.kubelet.wire import ContainerSpec, HttpGet, Probe
 
 Report = Callable[[ProbeKind, bool, str], None]
-"""Called when a threshold is crossed: the kind, whether it succeeds now, and what was seen."""
+"""Called when a threshold is crossed, with the kind, True for a success, and a message."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What the last results of one probe add up to; None as long as no threshold is reached."""
+    """The result of one probe; None until a threshold is reached."""
 
     probe: Probe
     holds: bool | None = None
@@ -26,7 +26,7 @@ class Verdict:
     _last: bool | None = None
 
     def add(self, *, success: bool) -> bool:
-        """Count a result; whether the verdict has changed by it."""
+        """Count a result. Return True if it changes the verdict."""
         self._streak = self._streak + 1 if success == self._last else 1
         self._last = success
         needed = self.probe.success_threshold if success else self.probe.failure_threshold
@@ -37,7 +37,7 @@ class Verdict:
 
 
 async def run_probes(container: ContainerSpec, address: str, report: Report) -> None:
-    """Probe a process at ``address`` until cancelled; the others wait for the startup probe."""
+    """Probe a process at ``address`` until cancelled. The startup probe comes first."""
     async with asyncio.TaskGroup() as group:
         if container.startup_probe is not None:
             startup = _repeat(
@@ -56,9 +56,9 @@ async def run_probes(container: ContainerSpec, address: str, report: Report) -> 
 async def _repeat(
     kind: ProbeKind, probe: Probe, container: ContainerSpec, address: str, report: Report
 ) -> bool:
-    """Probe; a startup probe ends with its first verdict, a liveness probe when it has failed."""
+    """Probe repeatedly. A startup probe ends with its verdict, a liveness probe with a failure."""
     await asyncio.sleep(probe.initial_delay_seconds)
-    # A probe that is about readiness only starts from failure, the others from success.
+    # A readiness probe starts from failure, a liveness probe from success.
     verdict = Verdict(probe, holds=kind is ProbeKind.LIVENESS or None)
     if kind is ProbeKind.READINESS:
         verdict.holds = False
@@ -72,7 +72,7 @@ async def _repeat(
 
 
 async def probe_once(probe: Probe, container: ContainerSpec, address: str) -> str:
-    """Probe once; what went wrong, or nothing."""
+    """Probe once. Return the error, or an empty text."""
     try:
         async with asyncio.timeout(max(1, probe.timeout_seconds)):
             if probe.http_get is not None:
@@ -91,7 +91,7 @@ async def probe_once(probe: Probe, container: ContainerSpec, address: str) -> st
 
 
 async def _get(asked: HttpGet, container: ContainerSpec, address: str) -> str:
-    """Any answer from 200 to 399 is a success; certificates are not verified."""
+    """Send an HTTP request. 200 to 399 is a success; certificates are not verified."""
     port = port_number(asked.port, container)
     path = asked.path if asked.path.startswith("/") else f"/{asked.path}"
     url = f"{asked.scheme.lower()}://{asked.host or address}:{port}{path}"
@@ -106,10 +106,10 @@ async def _get(asked: HttpGet, container: ContainerSpec, address: str) -> str:
 
 
 def port_number(port: int | str, container: ContainerSpec) -> int:
-    """A port by number, or by its name among the container's ports.
+    """Return a port by number, or by its name among the container's ports.
 
     Raises:
-        ValueError: nothing has that name.
+        ValueError: there is no such name.
     """
     if isinstance(port, int):
         return port

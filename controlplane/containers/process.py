@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.runtime.clock import Clock
-from controlplane.containers import launcher, logs
+from controlplane import launch
+from controlplane.containers import logs
 
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "PYTHONPATH")
 _DRAIN = 1.0  # seconds for the last lines, once the process is gone
@@ -18,16 +19,16 @@ _DRAIN = 1.0  # seconds for the last lines, once the process is gone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to start; ``env`` may hold secrets, and neither it nor ``argv`` is ever logged."""
+    """The process to start. ``env`` may hold secrets; it and ``argv`` are never logged."""
 
     argv: Sequence[str] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
-    folder: Path  # where it starts
+    folder: Path  # the working directory
     log: Path
 
 
 class Process:
-    """Runs a command in a session of its own, so that nothing of it is left behind."""
+    """Runs a command in its own session, so that no process is left behind."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,16 +37,16 @@ class Process:
         self._unwanted = False
 
     async def run(self, command: Command, *, beside: Callable[[], Awaitable[None]]) -> int:
-        """Start it, do ``beside`` as long as it runs, and return its exit code.
+        """Start the command, run ``beside`` as long as it runs, and return its exit code.
 
-        A process that a signal ended has 128 and the signal's number as its code, as in a
-        container. One that was stopped before it began has that of SIGKILL.
+        The code of a process that a signal ended is 128 plus the signal's number, as in a
+        container. A process that was stopped before its start has the code of SIGKILL.
         """
         if self._kept_from_starting():
             return 128 + signal.SIGKILL
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid())),
+            *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid())),
             *command.argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -78,11 +79,11 @@ class Process:
         return 128 - code if code < 0 else code
 
     def _kept_from_starting(self) -> bool:
-        """Whether it was stopped before it ran; asked again after every wait."""
+        """Return True if it was stopped before it ran. Checked again after every wait."""
         return self._unwanted
 
     def stop(self, grace: float) -> None:
-        """SIGTERM now, SIGKILL after ``grace`` seconds; a second call changes nothing."""
+        """Send SIGTERM now, SIGKILL after ``grace`` seconds. A second call changes nothing."""
         if grace <= 0:
             self.kill()
         elif self._stopping is None:
@@ -97,7 +98,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, for all of its session."""
+        """Send SIGKILL to all processes of its session."""
         self._unwanted = True
         if self._process is not None and self._process.returncode is None:
             self._kill_group()

@@ -1,21 +1,21 @@
-"""Where containers that run as processes find the API server and their files."""
+"""Addresses and files of containers that run as processes."""
 
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-"""The address of every node: the API server dials it, and a port tells whom it finds there."""
+"""The address of every node. The port distinguishes its servers."""
 
 
 _NETWORK = ipaddress.ip_network("127.64.0.0/10")
-_SHARE = 24  # bits of a process's part of it
+_SHARE = 24  # prefix length of one process's part
 
 
 def network_of(process: int) -> str:
-    """Return the part of loopback where one process, by its id, has its pods.
+    """Return the part of loopback for the pods of one process, by its ID.
 
-    Clusters run side by side on a machine, and their pods must not meet on a port.
+    Clusters run in parallel on a machine, and their pods must not share a port.
     """
     shares = 2 ** (_SHARE - _NETWORK.prefixlen)
     size = _NETWORK.num_addresses // shares
@@ -24,16 +24,16 @@ def network_of(process: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What containers need to run as processes."""
+    """The settings of all containers that run as processes."""
 
     server: str  # URL of the API server, for the pods' kubeconfigs
-    authority: str  # PEM of what signs its certificate, for the same
-    folder: Path  # volumes and logs go here; it must be there
+    authority: str  # PEM, of its certificate
+    folder: Path  # of volumes and logs; it must exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a container runs."""
+    """The addresses and files of one container."""
 
     kubeconfig: Path
     root: Path  # its mounts appear below it

@@ -1,4 +1,4 @@
-"""Reads the Secrets and ConfigMaps that volumes and variables of a pod are made of."""
+"""Reads the Secrets and ConfigMaps of a pod's volumes and variables."""
 
 import enum
 from base64 import b64decode
@@ -15,10 +15,10 @@ CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What an object holds, by key."""
+    """The data of an object by key."""
 
-    values: Mapping[str, bytes]  # what variables see
-    files: Mapping[str, bytes]  # what volumes see: the values, and a ConfigMap's binaryData
+    values: Mapping[str, bytes]  # for variables
+    files: Mapping[str, bytes]  # for volumes: the values, and a ConfigMap's binaryData
 
 
 class SourceKind(enum.StrEnum):
@@ -47,10 +47,10 @@ class Sources:
     namespace: str
 
     async def find(self, reference: Reference) -> Data | None:
-        """What an object holds; None if there is no such object.
+        """Return the data of an object; None if it doesn't exist.
 
         Raises:
-            KubeError: the API server couldn't be asked, or refused.
+            KubeError: the API server failed, or refused.
         """
         endpoint = _ENDPOINTS[reference.kind]
         try:

@@ -1,7 +1,7 @@
-"""The environment of a container: from the pod itself, its fields, Secrets and ConfigMaps.
+"""The environment of a container: values, fields of the pod, Secrets and ConfigMaps.
 
-Without I/O: what variables refer to (:func:`references`) is read by ``sources`` first. Source:
-``makeEnvironmentVariables``, k8s.io/kubernetes pkg/kubelet/kubelet_pods.go.
+Without I/O: ``sources`` reads the objects that variables refer to (:func:`references`) first.
+Source: ``makeEnvironmentVariables``, k8s.io/kubernetes pkg/kubelet/kubelet_pods.go.
 """
 
 import re
@@ -17,15 +17,15 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 
 Ref = TypeVar("Ref", bound=ObjectRef)
 Objects = Mapping[Reference, Data | None]
-"""What references lead to; None where there is no such object."""
+"""The data of referenced objects; None for a missing object."""
 
 
 class VariableError(Exception):
-    """A variable can't be had; the sentence is the one that a kubelet says."""
+    """A variable has no value; the sentence is a kubelet's."""
 
 
 def references(container: ContainerSpec) -> Iterator[Reference]:
-    """The objects that the container's variables come from; some may come several times."""
+    """Yield the objects of the container's variables. Some may be repeated."""
     for origin in container.env_from or ():
         for kind, ref in _kinds(origin.config_map_ref, origin.secret_ref):
             yield Reference(kind, ref.name)
@@ -38,14 +38,13 @@ def references(container: ContainerSpec) -> Iterator[Reference]:
 def environment(
     pod: RunnablePod, container: ContainerSpec, place: Place, objects: Objects
 ) -> dict[str, str]:
-    """The variables that the container asks for; each may refer to those before it.
+    """Return the container's variables; each may refer to those before it.
 
-    Whole objects (``envFrom``) come first, and give way to single variables. An object or a key
-    that is optional and missing leaves no variable.
+    Whole objects (``envFrom``) come first, and single variables override them. An optional object
+    or key that is missing leaves no variable.
 
     Raises:
-        VariableError: an object or a key is missing, or a variable comes from somewhere that
-            isn't supported.
+        VariableError: an object or a key is missing, or a source isn't supported.
     """
     found: dict[str, str] = {}
     for origin in container.env_from or ():
@@ -100,12 +99,12 @@ def _kinds(config_map: Ref | None, secret: Ref | None) -> Iterator[tuple[SourceK
 
 
 def _text(value: bytes) -> str:
-    """Bytes as an environment holds them, whether they are text or not."""
+    """Return bytes as an environment holds them, even if they aren't text."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace ``$(VAR)``; ``$$`` is a dollar, and an unknown variable stays as it is.
+    """Replace ``$(VAR)``; ``$$`` is a dollar, and an unknown variable is kept.
 
     Source: ``Expand``, k8s.io/kubernetes third_party/forked/golang/expansion/expand.go.
     """
@@ -119,7 +118,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 
 def field_of(pod: RunnablePod, path: str, place: Place) -> str:
-    """A field of the pod, as the downward API names it.
+    """Return a field of the pod, as the downward API names it.
 
     Raises:
         ValueError: there is no such field.

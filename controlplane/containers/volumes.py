@@ -1,4 +1,4 @@
-"""What is in a pod's volumes: read from the API server, and read again and again."""
+"""The contents of a pod's volumes, read periodically from the API server."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -24,14 +24,14 @@ SERVICE_ACCOUNTS = Endpoint("", "v1", "serviceaccounts", "ServiceAccount", dict[
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _HOUR = 3600
 _OLD = 0.8  # share of a token's life after which it is renewed
-_OLDEST = timedelta(hours=24)  # after which it is renewed in any case
+_OLDEST = timedelta(hours=24)  # the age at which it is renewed in any case
 _DEFAULT_MODE = 0o644
 
 _Json = Mapping[str, Any]
 
 
 class VolumeError(Exception):
-    """A volume can't be made; the sentence names it."""
+    """A volume can't be written; the sentence names it."""
 
 
 @dataclass(slots=True)
@@ -54,15 +54,15 @@ class Volumes:
     _tokens: dict[tuple[str, int], _Token] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
-        """Where a volume lies."""
+        """Return the path of a volume."""
         return self.folder / name
 
     async def write(self) -> None:
-        """Make the files say what the API server says now.
+        """Write the present data of the API server.
 
         Raises:
-            VolumeError: something that isn't optional is missing, or not supported.
-            KubeError: the API server couldn't be asked.
+            VolumeError: a required object is missing, or a source isn't supported.
+            KubeError: the API server failed.
         """
         for volume in self.pod.spec.volumes or ():
             name = volume["name"]
@@ -78,7 +78,7 @@ class Volumes:
                 ) from error
 
     async def _files(self, volume: _Json) -> dict[str, File] | None:
-        """The files of one volume; None for an empty folder that belongs to the pod."""
+        """Return the files of one volume; None for an empty folder that belongs to the pod."""
         match volume:
             case {"emptyDir": _}:
                 return None
@@ -132,10 +132,10 @@ class Volumes:
             yield item["path"], File(text.encode(), item.get("mode", mode))
 
     async def _token(self, source: _Json) -> str:
-        """A token of the pod's service account, renewed once it is old.
+        """Return a token of the pod's service account.
 
-        Old is a token after 80 % of its life, and after a day. As long as it is good, one that
-        can't be renewed stays. Source: ``Manager.GetServiceAccountToken``, k8s.io/kubernetes
+        It is renewed after 80 % of its life, and after a day. A token that can't be renewed is used
+        until it expires. Source: ``Manager.GetServiceAccountToken``, k8s.io/kubernetes
         pkg/kubelet/token/token_manager.go.
         """
         audience, seconds = source.get("audience", ""), source.get("expirationSeconds", _HOUR)
@@ -181,7 +181,7 @@ def _mode(source: _Json) -> int:
 
 
 def _chosen(data: Mapping[str, bytes], source: _Json, mode: int) -> dict[str, File]:
-    """All keys, or those that ``items`` name, at the paths that they name."""
+    """Return all keys, or those of ``items`` at their paths."""
     items = source.get("items")
     if not items:
         return {key: File(content, mode) for key, content in data.items()}

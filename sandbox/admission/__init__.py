@@ -1,1 +1,1 @@
-"""What stands between a valid request and the store: plugins, quotas, webhooks, evictions."""
+"""Admission: plugins, quotas, webhooks and evictions."""

@@ -1,8 +1,8 @@
-"""What stands between a valid request and the store: the admission chain.
+"""The admission chain, between a valid request and the store.
 
-Mutating admission runs on the decoded and defaulted object, then the object's fields are
-validated (not here), then validating admission runs, in the order of a real API server
-(k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go; kubernetes-resize.md 1.3).
+Mutating admission runs on the decoded and defaulted object. Then the caller validates the object's
+fields. Then validating admission runs. The order is that of a real API server (k8s.io/kubernetes
+pkg/kubeapiserver/options/plugins.go; kubernetes-resize.md 1.3).
 """
 
 import logging
@@ -29,7 +29,7 @@ from sandbox.objects.resources import (
     RESOURCE_QUOTAS,
 )
 from sandbox.objects.store import Store
-from sandbox.patching import OperationError, apply_operations, copied
+from sandbox.patching.apply import OperationError, apply_operations, copied
 from sandbox.version import KubernetesVersion
 
 __all__ = ["Admission", "AdmissionRequest", "Operation", "UserInfo"]
@@ -38,34 +38,24 @@ logger = logging.getLogger(__name__)
 
 
 class Admission:
-    """The admission chain of one API server.
+    """The admission chain of one API server."""
 
-    ``checks_nodes`` False is an API server of 1.36 without the plugin PodResizeValidator.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        version: KubernetesVersion,
-        clock: Clock,
-        *,
-        checks_nodes: bool = True,
-    ) -> None:
+    def __init__(self, store: Store, version: KubernetesVersion, clock: Clock) -> None:
         self._store = store
         self._version = version
         self._clock = clock
-        self._checks_nodes = checks_nodes and version.minor >= 36
+        self._checks_nodes = version.minor >= 36
         self._caller = WebhookCaller(minor=version.minor)
         self._hooks: tuple[tuple[int, ...], tuple[Webhook, ...]] = ((), ())  # by versions
 
     async def mutate(self, request: AdmissionRequest) -> dict[str, Any] | None:
-        """Fill in defaults and ask the mutating webhooks; ``request.object`` is consumed.
+        """Apply defaults and call the mutating webhooks; ``request.object`` is consumed.
 
-        Returns the object to go on with, which also becomes ``request.object``. For a resize
-        the fields that a resize may not touch are reset *after* this step.
+        Return the new object, which also becomes ``request.object``. The fields that a resize must
+        not change are reset *after* this step.
 
         Raises:
-            ApiError: a webhook refused, or could not be called and may not be missed.
+            ApiError: a webhook refused, or it failed and must not be skipped.
         """
         self._apply_limit_ranges(request)
         if is_exempt(request.resource):
@@ -76,7 +66,7 @@ class Admission:
         return request.object
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Check the validating plugins; quota is charged here, unless it is a dry run.
+        """Run the validating plugins. Quota is charged here, except in a dry run.
 
         Raises:
             ApiError: 403 of a plugin.
@@ -91,7 +81,7 @@ class Admission:
         await self._caller.close()
 
     async def _mutate_by(self, hook: Webhook, request: AdmissionRequest) -> None:
-        """Ask one webhook and apply its patch."""
+        """Call one webhook and apply its patch."""
         answer = await self._ask(hook, request)
         if not answer.operations or request.object is None:
             return
@@ -114,7 +104,7 @@ class Admission:
         return answer
 
     def _webhooks(self) -> tuple[Webhook, ...]:
-        """Return all webhooks, ordered by the names of their configurations; decoded once."""
+        """Return all webhooks in the order of their configurations. They are decoded once."""
         stored = self._store.list(MUTATING_WEBHOOKS)
         versions = tuple(one.version for one in stored)
         if self._hooks[0] != versions:
@@ -163,7 +153,7 @@ class Admission:
         return stored.object(NODES) if stored is not None else None
 
     def _charge_quotas(self, request: AdmissionRequest) -> None:
-        """Refuse a pod that no longer fits; otherwise count it at once, before it is stored."""
+        """Refuse a pod that exceeds a quota; otherwise charge it before it is stored."""
         pod = request.object
         if pod is None or not (request.is_pod_create or request.is_pod_resize):
             return
@@ -202,5 +192,5 @@ def _name(request: AdmissionRequest) -> str:
 
 
 def _present(obj: dict[str, Any] | None) -> dict[str, Any]:
-    """The object of an operation that always has one."""
+    """Return the object of an operation that always has one."""
     return obj or {}

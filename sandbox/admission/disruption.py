@@ -1,7 +1,7 @@
-"""The status of a PodDisruptionBudget: how many pods may go, and why no more.
+"""The status of a PodDisruptionBudget.
 
-Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go,
-pkg/apis/policy/validation (percentages); kubernetes-resize.md 5.
+Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go, pkg/apis/policy/validation
+(percentages); kubernetes-resize.md 5.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,24 +10,24 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from sandbox.times import rfc3339
+from sandbox.objects.conditions import with_condition
 
 DELETION_TIMEOUT: Final = timedelta(minutes=2)
-"""How long an eviction counts against the budget before the pod is deleted."""
+"""The time for which an eviction counts against the budget before the pod is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedPod:
-    """What counts of a pod that a budget selects."""
+    """The properties of a pod that its budget counts."""
 
     name: str
     healthy: bool  # ready, and not being deleted
     controller: str = ""  # UID of its controller, empty for a bare pod
-    expected: int = 0  # replicas that the controller asks for
+    expected: int = 0  # desired replicas of the controller
 
 
 def scaled(value: int | str, total: int) -> int:
-    """An absolute number, or a percentage of ``total`` rounded up."""
+    """Return an absolute number, or a percentage of ``total`` rounded up."""
     if isinstance(value, str) and value.endswith("%"):
         return ceil(total * int(value[:-1]) / 100)
     return int(value)
@@ -36,7 +36,7 @@ def scaled(value: int | str, total: int) -> int:
 def budget_status(
     budget: Mapping[str, Any], pods: Iterable[GuardedPod], now: datetime
 ) -> dict[str, Any]:
-    """Compute the status of ``budget`` over the pods that its selector matches.
+    """Return the status of ``budget`` over the pods that its selector matches.
 
     Pods named in ``disruptedPods`` count as gone for two minutes after their eviction.
     """
@@ -53,7 +53,7 @@ def budget_status(
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
-        "conditions": [dict(one) for one in old.get("conditions") or ()],
+        "conditions": old.get("conditions"),
     }
     if disrupted:
         status["disruptedPods"] = disrupted
@@ -62,31 +62,24 @@ def budget_status(
 
 
 def set_disruption_allowed(status: dict[str, Any], generation: int, now: datetime) -> None:
-    """Make the condition DisruptionAllowed say what ``disruptionsAllowed`` says."""
+    """Set the condition DisruptionAllowed from ``disruptionsAllowed``."""
     allowed = status["disruptionsAllowed"] > 0
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "True" if allowed else "False",
-        "observedGeneration": generation,
-        "lastTransitionTime": rfc3339(now),
-        "reason": "SufficientPods" if allowed else "InsufficientPods",
-        "message": "",
-    }
-    conditions = status.setdefault("conditions", [])
-    for place, one in enumerate(conditions):
-        if one["type"] == condition["type"]:
-            if one["status"] == condition["status"]:
-                condition["lastTransitionTime"] = one["lastTransitionTime"]
-            conditions[place] = condition
-            return
-    conditions.append(condition)
+    status["conditions"] = with_condition(
+        status.get("conditions") or (),
+        "DisruptionAllowed",
+        allowed,
+        "SufficientPods" if allowed else "InsufficientPods",
+        "",
+        now=now,
+        observedGeneration=generation,
+    )
 
 
 def _expected_and_desired(spec: Mapping[str, Any], pods: list[GuardedPod]) -> tuple[int, int]:
-    """Expected pods, and how many of them must be healthy.
+    """Return the expected number of pods, and how many of them must be healthy.
 
-    A percentage or ``maxUnavailable`` needs controllers that say how many pods there should
-    be; pods without one count for nothing there.
+    A percentage or ``maxUnavailable`` needs controllers with a number of replicas. Pods without a
+    controller don't count then.
     """
     controllers = {pod.controller: pod.expected for pod in pods if pod.controller}
     expected = sum(controllers.values())

@@ -3,7 +3,6 @@
 Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go; kubernetes-resize.md 5.
 """
 
-import enum
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -11,16 +10,14 @@ from typing import Any, Final
 from common.errors import Cause
 from common.runtime.clock import Clock
 from sandbox.admission.disruption import set_disruption_allowed
-from sandbox.errors import ApiError, bad_request, not_found, too_many_requests
+from sandbox.errors import ApiError, bad_request, too_many_requests
 from sandbox.objects.label_selectors import selector_of
 from sandbox.objects.resources import POD_DISRUPTION_BUDGETS, PODS
 from sandbox.objects.store import Store
 from sandbox.times import rfc3339
 
 DeletePod = Callable[[str, str, Mapping[str, Any]], None]
-"""Deletes a pod by namespace, name and DeleteOptions, as a DELETE request would."""
-
-MAX_DISRUPTED_PODS: Final = 2000
+"""Deletes a pod by namespace, name and DeleteOptions, like a DELETE request."""
 
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _TARGET: Final = {
@@ -29,13 +26,6 @@ _TARGET: Final = {
     "reason": "EvictionByEvictionAPI",
     "message": "Eviction API: evicting",
 }
-
-
-class Guard(enum.Enum):
-    """What a disruption budget says of one eviction."""
-
-    IGNORED = "ignored"  # the pod doesn't count
-    SPENDS = "spends"  # one of the allowed disruptions is used up
 
 
 def evict(
@@ -48,11 +38,11 @@ def evict(
     dry_run: bool,
     delete: DeletePod,
 ) -> dict[str, Any]:
-    """Evict a pod and return the ``Status`` of the 201 answer.
+    """Evict a pod and return the ``Status`` of the 201 response.
 
-    ``body`` is the Eviction; a dry run may be asked for there or by ``dry_run``, which is the
-    query's. On success the budget is charged, the pod gets the condition DisruptionTarget
-    and ``delete`` is called; in a dry run none of this happens.
+    ``body`` is the Eviction. It may request a dry run, and so may ``dry_run``, which is the
+    query's. On success the budget is charged, the pod gets the condition DisruptionTarget and
+    ``delete`` is called; in a dry run none of this happens.
 
     Raises:
         ApiError: 400, 404, 409 for preconditions, 429 of a budget, 500 for two budgets.
@@ -65,12 +55,10 @@ def evict(
         )
     options = dict(body.get("deleteOptions") or {})
     dry_run = dry_run or bool(options.get("dryRun"))
-    stored = store.get(PODS, namespace, name)
-    if stored is None:
-        raise not_found(PODS, name)
+    stored = store.existing(PODS, namespace, name)
     pod = stored.object(PODS)
     budget = _budget_of(store, pod)
-    if budget is not None and guard(pod, budget) is Guard.SPENDS and not dry_run:
+    if budget is not None and spends_budget(pod, budget) and not dry_run:
         _spend(store, budget, name, clock.now())
     _check_preconditions(options.pop("preconditions", None) or {}, pod)
     if not dry_run:
@@ -86,42 +74,33 @@ def evict(
     }
 
 
-def guard(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> Guard:
-    """Judge the eviction of ``pod`` under its one budget.
+def spends_budget(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
+    """Return True if the eviction of ``pod`` uses one of the disruptions of its budget.
 
     Raises:
-        ApiError: 429, the budget has nothing left or its controller is behind; 403, its
-            status makes no sense.
+        ApiError: 429, the budget is exhausted or its controller is behind.
     """
     status = budget.get("status") or {}
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if not is_ready(pod):
         policy = budget["spec"].get("unhealthyPodEvictionPolicy")
         if policy == "AlwaysAllow" or healthy >= desired > 0:
-            return Guard.IGNORED
+            return False
     name = budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         text = f"The disruption budget {name} is still being processed by the server."
         raise _refused(text, retry_after=10)
-    allowed = status.get("disruptionsAllowed", 0)
-    if allowed < 0:
-        raise _unusable(name, "pdb disruptions allowed is negative")
-    if len(status.get("disruptedPods") or ()) > MAX_DISRUPTED_PODS:
-        raise _unusable(
-            name,
-            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
-        )
-    if allowed == 0:
+    if status.get("disruptionsAllowed", 0) <= 0:
         if healthy <= desired:
             text = f"needs {desired} healthy pods and has {healthy} currently"
         else:
             text = "does not allow evicting pods currently"
         raise _refused(f"The disruption budget {name} {text}")
-    return Guard.SPENDS
+    return True
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod's condition Ready is true."""
+    """Return True if the pod's condition Ready is true."""
     return any(
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in (pod.get("status") or {}).get("conditions") or ()
@@ -129,7 +108,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def _budget_of(store: Store, pod: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The budget that guards the pod; None also for a pod that no budget counts."""
+    """Return the budget of the pod; None for a pod that no budget counts."""
     phase = (pod.get("status") or {}).get("phase")
     meta = pod["metadata"]
     if phase in ("Pending", "Succeeded", "Failed") or meta.get("deletionTimestamp"):
@@ -187,7 +166,7 @@ def _check_preconditions(preconditions: Mapping[str, Any], pod: Mapping[str, Any
 
 
 def _add_condition(pod: dict[str, Any], now: datetime) -> bool:
-    """Mark the pod as a target of disruption; False if it is marked already."""
+    """Mark the pod as a target of disruption. Return False if it is marked already."""
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     if any(condition.get("type") == _TARGET["type"] for condition in conditions):
         return False
@@ -198,12 +177,3 @@ def _add_condition(pod: dict[str, Any], now: datetime) -> bool:
 def _refused(text: str, *, retry_after: int | None = None) -> ApiError:
     cause = Cause(reason="DisruptionBudget", message=text)
     return too_many_requests(_REFUSED, causes=(cause,), retry_after=retry_after)
-
-
-def _unusable(budget: str, text: str) -> ApiError:
-    return ApiError(
-        403,
-        "Forbidden",
-        f'poddisruptionbudget.policy "{budget}" is forbidden: {text}',
-        details={"name": budget, "group": "policy", "kind": "poddisruptionbudget"},
-    )

@@ -24,7 +24,7 @@ _MAX_MILLI: Final = MAX_INT64 // 1000
 def apply_defaults(pod: dict[str, Any], limit_ranges: Iterable[Mapping[str, Any]]) -> None:
     """Fill in missing requests and limits of every container, in place.
 
-    The pod is annotated with what was set; of several LimitRanges the last annotation stays.
+    An annotation lists what was set. With several LimitRanges, the last annotation stays.
     """
     for limit_range in limit_ranges:
         requests: dict[str, Any] = {}
@@ -32,18 +32,18 @@ def apply_defaults(pod: dict[str, Any], limit_ranges: Iterable[Mapping[str, Any]
         for item in _items(limit_range, "Container"):
             requests.update(item.get("defaultRequest") or {})
             limits.update(item.get("default") or {})
-        told: list[str] = []
+        filled: list[str] = []
         for kind, title in (("containers", "container"), ("initContainers", "init container")):
             for container in pod["spec"].get(kind) or ():
-                told += _fill(container, requests, limits, title)
-        if told:
+                filled += _fill(container, requests, limits, title)
+        if filled:
             annotations = pod["metadata"].get("annotations") or {}
-            text = f"LimitRanger plugin set: {'; '.join(told)}"
+            text = f"LimitRanger plugin set: {'; '.join(filled)}"
             pod["metadata"]["annotations"] = {**annotations, ANNOTATION: text}
 
 
 def broken_bounds(pod: Mapping[str, Any], limit_range: Mapping[str, Any]) -> str:
-    """Everything in which the pod leaves the bounds, joined as one text; empty if nothing."""
+    """Return all bounds that the pod violates, joined as one text; empty if none."""
     problems: list[str] = []
     for item in (limit_range.get("spec") or {}).get("limits") or ():
         kind = item.get("type", "")
@@ -62,7 +62,7 @@ def broken_bounds(pod: Mapping[str, Any], limit_range: Mapping[str, Any]) -> str
 
 
 def _without_overhead(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """The plugin sums up containers, and leaves out what a runtime class adds to them."""
+    """Return the pod without overhead, because the plugin sums up containers only."""
     spec = {name: value for name, value in pod["spec"].items() if name != "overhead"}
     return {**pod, "spec": spec}
 
@@ -76,7 +76,7 @@ def _items(limit_range: Mapping[str, Any], kind: str) -> Iterator[Item]:
 def _fill(
     container: dict[str, Any], requests: Mapping[str, Any], limits: Mapping[str, Any], title: str
 ) -> Iterator[str]:
-    """Set what is missing; yields a sentence for requests and one for limits."""
+    """Set missing values. Yield a sentence for requests and one for limits."""
     resources = dict(container.get("resources") or {})
     for part, defaults, word in (
         ("requests", requests, "request"),

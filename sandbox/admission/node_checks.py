@@ -1,9 +1,8 @@
-"""What the API server asks of a pod's node before it accepts a resize.
+"""Check of a pod's node before the API server accepts a resize.
 
 From Kubernetes 1.36 on: the capacity check of the plugin PodResizeValidator.
 
-Source: k8s.io/kubernetes plugin/pkg/admission/podresize;
-kubernetes-resize.md section 2.
+Source: k8s.io/kubernetes plugin/pkg/admission/podresize; kubernetes-resize.md section 2.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +19,10 @@ FindNode = Callable[[str], Json | None]
 
 
 def check_node(old: Json, new: Json, find_node: FindNode) -> None:
-    """Refuse a resize that the pod's node can't take.
+    """Refuse a resize that exceeds the pod's node.
 
-    A pod without a node and a resize that changes nothing (same generation) pass. Only
-    requests count, and only this pod's: what others use is the kubelet's business.
+    A pod without a node and a resize that changes nothing (same generation) pass. Only requests of
+    this pod count; the kubelet checks the sum of all pods.
 
     Raises:
         ApiError: 403; its cause is NodeCapacity.

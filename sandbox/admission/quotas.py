@@ -1,8 +1,8 @@
-"""ResourceQuota: what an object uses of it, and whether one more still fits.
+"""ResourceQuota: usage of pods, and its limits.
 
-Compute resources and the number of pods are enforced, with the four scopes that a pod's own
-fields decide. Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go,
-k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md section 2.
+Compute resources and the number of pods are enforced, with the four scopes that a pod's own fields
+decide. Source: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go, k8s.io/kubernetes
+pkg/quota/v1/evaluator/core/pods.go; kubernetes-resize.md section 2.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ _REQUESTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def pod_usage(pod: Mapping[str, Any], now: datetime) -> Usage:
-    """What a pod uses; one that has ended, or should have by now, only counts as an object."""
+    """Return the usage of a pod. A pod that has ended, or is overdue, only counts as an object."""
     one = Quantity.from_value(1)
     usage = {"count/pods": one, "pods": one}
     if _has_ended(pod, now):
@@ -43,7 +43,7 @@ def pod_usage(pod: Mapping[str, Any], now: datetime) -> Usage:
 
 
 def in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether the quota counts this pod."""
+    """Return True if the quota counts this pod."""
     scopes = (quota.get("spec") or {}).get("scopes") or ()
     if not scopes:
         return True
@@ -59,24 +59,24 @@ def in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def missing_resources(quota: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
-    """What containers must say because the quota counts it; empty when they all do.
+    """Return the values that containers must set because the quota counts them; empty if none.
 
     The text reads ``limits.memory for: app,side; requests.cpu for: app``.
     """
     needed = [name for name in _hard(quota) if _is_compute(name)]
-    silent: dict[str, list[str]] = {}
+    unset: dict[str, list[str]] = {}
     for container in containers_of(pod):
-        said = {f"limits.{name}" for name in resources_of(container, "limits")}
+        set_here = {f"limits.{name}" for name in resources_of(container, "limits")}
         for name in resources_of(container, "requests"):
-            said |= {name, f"requests.{name}"}
+            set_here |= {name, f"requests.{name}"}
         for name in needed:
-            if name not in said:
-                silent.setdefault(name, []).append(container["name"])
-    return "; ".join(f"{name} for: {','.join(sorted(silent[name]))}" for name in sorted(silent))
+            if name not in set_here:
+                unset.setdefault(name, []).append(container["name"])
+    return "; ".join(f"{name} for: {','.join(sorted(unset[name]))}" for name in sorted(unset))
 
 
 def exceeded(quota: Mapping[str, Any], increase: Usage) -> str:
-    """Why ``increase`` doesn't fit into what is left; empty when it does."""
+    """Return why ``increase`` exceeds the quota; empty if it doesn't."""
     hard = _hard(quota)
     used = parse_quantities((quota.get("status") or {}).get("used"))
     name = quota["metadata"]["name"]
@@ -94,7 +94,7 @@ def exceeded(quota: Mapping[str, Any], increase: Usage) -> str:
 
 
 def charged(quota: Mapping[str, Any], increase: Usage) -> dict[str, Any] | None:
-    """``status.used`` with the increase added; None when the quota counts none of it."""
+    """Return ``status.used`` with the increase added; None if the quota counts none of it."""
     used = parse_quantities((quota.get("status") or {}).get("used"))
     asked = {name: amount for name, amount in increase.items() if name in used and amount.sign > 0}
     if not asked:
@@ -107,9 +107,9 @@ def charged(quota: Mapping[str, Any], increase: Usage) -> dict[str, Any] | None:
 def quota_status(
     quota: Mapping[str, Any], usages: Iterable[tuple[Mapping[str, Any], Usage]]
 ) -> dict[str, Any]:
-    """Compute ``status``: the hard limits, and the sum over what is in scope.
+    """Return ``status``: the hard limits, and the sum of the usage in scope.
 
-    ``usages`` are pairs of a pod and what it uses.
+    ``usages`` are pairs of a pod and its usage.
     """
     hard = _hard(quota)
     total = dict.fromkeys(hard, ZERO)
@@ -126,7 +126,7 @@ def quota_status(
 
 
 def difference(new: Usage, old: Usage) -> Usage:
-    """How much more ``new`` is; negative where it is less."""
+    """Return ``new`` minus ``old``."""
     return {name: amount - old.get(name, ZERO) for name, amount in new.items()}
 
 

@@ -1,4 +1,4 @@
-"""What admission is asked: one request, after authentication and before it is stored."""
+"""An admission request, after authentication and before the object is stored."""
 
 import enum
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from sandbox.objects.resources import Resource
 
 
 class Operation(enum.StrEnum):
-    """What the request does, in the words of an AdmissionReview."""
+    """The operation of a request, as in an AdmissionReview."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -18,7 +18,7 @@ class Operation(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInfo:
-    """Who asks; the shape of ``userInfo`` in an AdmissionReview."""
+    """The user of a request, in the shape of ``userInfo`` in an AdmissionReview."""
 
     username: str
     uid: str = ""
@@ -26,7 +26,7 @@ class UserInfo:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Without empty fields, as the API server sends it."""
+        """Return the user without empty fields, as the API server sends it."""
         info: dict[str, Any] = {"username": self.username}
         if self.uid:
             info["uid"] = self.uid
@@ -39,12 +39,12 @@ class UserInfo:
 
 @dataclass(slots=True, kw_only=True)
 class AdmissionRequest:
-    """One write on its way to the store.
+    """One write before it is stored.
 
-    ``object`` is the object as it would be stored, None for DELETE; ``old_object`` is the
-    stored one, None for CREATE. ``name`` is empty while a name is still to be generated.
-    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions object. ``warnings``
-    collects what goes into ``Warning`` headers of the answer.
+    ``object`` is the object to store, None for DELETE; ``old_object`` is the stored one, None for
+    CREATE. ``name`` is empty before a name is generated. ``options`` is the CreateOptions,
+    UpdateOptions or DeleteOptions object. ``warnings`` collects the ``Warning`` headers of the
+    response.
     """
 
     operation: Operation

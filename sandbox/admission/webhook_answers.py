@@ -1,4 +1,4 @@
-"""What the answers of admission webhooks mean, and which of them are valid.
+"""Parsing of the responses of admission webhooks.
 
 Source: k8s.io/apiserver pkg/admission/plugin/webhook (request/admissionreview.go,
 errors/statuserror.go).
@@ -15,19 +15,11 @@ import msgspec
 from sandbox.errors import ApiError, shown
 
 _GOOD: Final = range(200, 207)  # HTTP codes
-_LONGEST_TEXT: Final = 2048  # bytes that are quoted of a text
+_LONGEST_TEXT: Final = 2048  # bytes of a text that an error shows
 
 
 class CallError(Exception):
-    """A webhook could not be asked, or gave no valid answer; failurePolicy decides."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What came back over HTTP."""
-
-    status: int
-    body: bytes
+    """A webhook call failed or returned no valid response; failurePolicy decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +42,24 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel", tag_field="kind", tag="AdmissionReview"):
-    """An AdmissionReview that comes back."""
+    """The AdmissionReview of a response."""
 
     response: _Response
     api_version: Literal["admission.k8s.io/v1"]
 
 
-def read_answer(webhook: str, reply: Reply, uid: str) -> Answer:
-    """Return what the webhook said.
+def read_answer(webhook: str, status: int, body: bytes, uid: str) -> Answer:
+    """Parse the response of a webhook.
 
     Raises:
-        CallError: it is no valid answer.
+        CallError: the response is invalid.
         ApiError: the webhook refused the request.
     """
-    if reply.status not in _GOOD:
-        text = reply.body[:_LONGEST_TEXT].decode(errors="replace").strip()
-        raise failed_call(webhook, f"failed to call webhook: status {reply.status}: {text}")
+    if status not in _GOOD:
+        text = body[:_LONGEST_TEXT].decode(errors="replace").strip()
+        raise failed_call(webhook, f"failed to call webhook: status {status}: {text}")
     try:
-        answer = msgspec.json.decode(reply.body, type=_Review)
+        answer = msgspec.json.decode(body, type=_Review)
         response = answer.response
         operations = _operations(response)
     except (binascii.Error, msgspec.DecodeError, ValueError) as error:
@@ -84,7 +76,7 @@ def read_answer(webhook: str, reply: Reply, uid: str) -> Answer:
 
 
 def failed_call(webhook: str, text: str) -> CallError:
-    """Return the error of a webhook that could not be asked."""
+    """Return the error of a failed webhook call."""
     return CallError(f'failed calling webhook "{webhook}": {text}')
 
 

@@ -1,7 +1,7 @@
-"""Admission webhooks without I/O: which are asked, and what they are asked.
+"""Selection of admission webhooks, and their AdmissionReviews, without I/O.
 
-Source: k8s.io/apiserver pkg/admission/plugin/webhook (predicates/rules, mutating and
-validating dispatchers, request/admissionreview.go); kubernetes-resize.md section 6.
+Source: k8s.io/apiserver pkg/admission/plugin/webhook (predicates/rules, mutating and validating
+dispatchers, request/admissionreview.go); kubernetes-resize.md section 6.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,9 @@ from sandbox.objects.resources import Resource
 
 REVIEW: Final = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
 
-_EXEMPT_GROUP: Final = "admissionregistration.k8s.io"  # or a broken webhook couldn't be removed
+_EXEMPT_GROUP: Final = (
+    "admissionregistration.k8s.io"  # otherwise a broken webhook couldn't be removed
+)
 _BODIES: Final = {
     "binding": {"group": "", "version": "v1", "kind": "Binding"},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
@@ -51,10 +53,10 @@ class Webhook:
             )
 
     def wants(self, request: AdmissionRequest, namespace_labels: Mapping[str, str] | None) -> bool:
-        """Whether rules and selectors match.
+        """Return True if rules and selectors match.
 
-        ``namespace_labels`` are those of the request's namespace, or of the Namespace that
-        the request is about; None for every other object of the cluster.
+        ``namespace_labels`` are those of the request's namespace, or of the Namespace itself; None
+        for other cluster objects.
 
         Raises:
             ApiError: 400, a dry run that the webhook doesn't support.
@@ -75,12 +77,12 @@ class Webhook:
 
 
 def is_exempt(resource: Resource) -> bool:
-    """Whether no webhook is ever asked about this resource."""
+    """Return True if no webhook is called for this resource."""
     return resource.group == _EXEMPT_GROUP
 
 
 def review(request: AdmissionRequest, uid: str, *, minor: int) -> dict[str, Any]:
-    """The AdmissionReview that a webhook is sent; ``minor`` is the Kubernetes version's."""
+    """Return the AdmissionReview for a webhook; ``minor`` is the Kubernetes version's."""
     resource = request.resource
     kind = _BODIES.get(request.subresource) or {
         "group": resource.group,
@@ -129,7 +131,7 @@ def _lists(values: Iterable[str] | None, value: str) -> bool:
 
 
 def _resource_matches(text: str, request: AdmissionRequest) -> bool:
-    """``pods`` is the object, ``pods/resize`` and ``pods/*`` are subresources, ``*/*`` is all."""
+    """Return True if a rule's resource matches, such as ``pods``, ``pods/resize`` or ``*/*``."""
     if text == "*/*":
         return True
     resource, _, subresource = text.partition("/")
@@ -141,7 +143,7 @@ def _resource_matches(text: str, request: AdmissionRequest) -> bool:
 
 
 def _labels_match(raw: Mapping[str, Any], objects: tuple[Mapping[str, Any] | None, ...]) -> bool:
-    """Whether the new or the old object has the labels."""
+    """Return True if the new or the old object has the labels."""
     selector = selector_of(raw)
     return any(
         selector.matches((obj.get("metadata") or {}).get("labels"))
@@ -151,7 +153,7 @@ def _labels_match(raw: Mapping[str, Any], objects: tuple[Mapping[str, Any] | Non
 
 
 def _sent(obj: dict[str, Any] | None, minor: int) -> dict[str, Any] | None:
-    """As the API server writes it; 1.33 still wrote a null for a missing creation time."""
+    """Return the object as the API server sends it. 1.33 sends a null creation time."""
     if obj is None or minor > 33 or "creationTimestamp" in obj["metadata"]:
         return obj
     return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": None}}

@@ -1,7 +1,7 @@
-"""Calls admission webhooks over HTTPS, as the API server does.
+"""Calls of admission webhooks over HTTPS.
 
-Source: k8s.io/apiserver pkg/util/webhook/client.go and the mutating and validating
-dispatchers; kubernetes-resize.md section 6.
+Source: k8s.io/apiserver pkg/util/webhook/client.go and the mutating and validating dispatchers;
+kubernetes-resize.md section 6.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from sandbox.admission.request import AdmissionRequest
-from sandbox.admission.webhook_answers import Answer, Reply, failed_call, read_answer
+from sandbox.admission.webhook_answers import Answer, failed_call, read_answer
 from sandbox.admission.webhook_rules import Webhook, review
 
 _HEADERS = {
@@ -28,17 +28,17 @@ _LARGEST_ANSWER = 3 * 1024 * 1024  # bytes; as large as a request to the API ser
 
 
 class WebhookCaller:
-    """Keeps the connections to webhooks; ``close`` when the API server ends."""
+    """Keeps connections to webhooks. ``close`` closes them."""
 
     def __init__(self, *, minor: int) -> None:
         self._minor = minor
         self._session: aiohttp.ClientSession | None = None
 
     async def call(self, hook: Webhook, request: AdmissionRequest) -> Answer:
-        """Ask one webhook.
+        """Call one webhook.
 
         Raises:
-            CallError: there was no valid answer in time.
+            CallError: there was no valid response in time.
             ApiError: the webhook refused.
         """
         uid = str(uuid.uuid4())
@@ -54,11 +54,10 @@ class WebhookCaller:
                 answer = await response.content.read(_LARGEST_ANSWER)
                 while not response.content.at_eof() and len(answer) < _LARGEST_ANSWER:
                     answer += await response.content.read(_LARGEST_ANSWER - len(answer))
-                reply = Reply(status=response.status, body=answer)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             text = f'failed to call webhook: Post "{url}": {_reason(error)}'
             raise failed_call(hook.name, text) from error
-        return read_answer(hook.name, reply, uid)
+        return read_answer(hook.name, response.status, answer, uid)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -73,10 +72,10 @@ class WebhookCaller:
 
 
 def _url(hook: Webhook) -> str:
-    """Return where to post to.
+    """Return the URL of the call.
 
     Raises:
-        CallError: the webhook names a Service; there are none here.
+        CallError: the webhook names a Service, which the sandbox doesn't have.
     """
     url = hook.client.get("url")
     if not url:
@@ -86,10 +85,10 @@ def _url(hook: Webhook) -> str:
 
 @lru_cache(maxsize=64)
 def _context(ca_bundle: str | None) -> ssl.SSLContext:
-    """Trust the bundle alone, or the system's authorities when there is none.
+    """Return a context that trusts the bundle alone, or the system's authorities without one.
 
     Raises:
-        ValueError: the bundle is no base64 of PEM.
+        ValueError: the bundle isn't base64 of PEM.
     """
     if not ca_bundle:
         return ssl.create_default_context()
@@ -101,7 +100,7 @@ def _context(ca_bundle: str | None) -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in the words of Go where operators know them."""
+    """Return the text of an error, in Go's words if operators know them."""
     if isinstance(error, TimeoutError):
         return "context deadline exceeded"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):

@@ -1,1 +1,1 @@
-"""The API server: requests come in, answers and watches go out, objects are kept."""
+"""The API server: requests, responses and watches over the store."""

@@ -1,4 +1,4 @@
-"""What goes back to a client."""
+"""Responses of the API server."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A complete answer; watches are streamed instead."""
+    """A complete response. Watches are streamed instead."""
 
     status: int = 200
     body: bytes
@@ -25,18 +25,18 @@ class Answer:
 
 
 def json_answer(value: Any, *, status: int = 200, warnings: Sequence[str] = ()) -> Answer:
-    """``value`` as JSON, and what the client is warned of."""
+    """Return ``value`` as JSON, with a header for each warning."""
     headers = warning_headers(warnings)
     return Answer(status=status, body=msgspec.json.encode(value), headers=headers)
 
 
 def text_answer(text: str, *, status: int = 200) -> Answer:
-    """Plain text."""
+    """Return plain text."""
     return Answer(status=status, body=text.encode(), content_type=TEXT)
 
 
 def refusal(error: ApiError) -> Answer:
-    """The ``Status`` of a refused request."""
+    """Return the ``Status`` of a refused request."""
     headers = warning_headers(error.warnings)
     if error.retry_after is not None:
         headers.append(("Retry-After", str(error.retry_after)))
@@ -46,12 +46,12 @@ def refusal(error: ApiError) -> Answer:
 
 
 def unknown_path() -> Answer:
-    """What a path outside the API gets."""
+    """Return the response for a path outside the API."""
     return text_answer("404 page not found\n", status=404)
 
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """Return one ``Warning`` header for each text; one with a control character is left out.
+    """Return one ``Warning`` header for each text without a control character.
 
     Source: ``NewWarningHeader``, k8s.io/apimachinery pkg/util/net/http.go.
     """
@@ -64,7 +64,7 @@ def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def raw_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
-    """The headers as ASGI wants them."""
+    """Return the headers in the form of ASGI."""
     pairs: list[tuple[bytes, bytes]] = [
         (b"content-type", answer.content_type.encode()),
         (b"content-length", b"%d" % len(answer.body)),
@@ -78,10 +78,5 @@ def _latin(value: str) -> bytes:
 
 
 def lowered(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Request headers by lower-case name; the values of a repeated one, joined by commas."""
-    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
-    if len(found) < len(raw):
-        for name in found:
-            values = [value for other, value in raw if other.decode("latin-1") == name]
-            found[name] = ",".join(value.decode("latin-1") for value in values)
-    return found
+    """Return request headers by lower-case name. The last one of a name counts."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}

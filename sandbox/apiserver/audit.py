@@ -1,4 +1,4 @@
-"""Who asked for what: a bounded log of the API server's answers, for tests and summaries."""
+"""A bounded log of the API server's calls, for tests and summaries."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -35,25 +35,24 @@ class Entry:
 
 
 class AuditLog:
-    """The latest entries, and counts of all of them since the start."""
+    """The latest entries, and counts of all entries since the start."""
 
     def __init__(self, *, entries: int = ENTRIES) -> None:
         self._entries: deque[Entry] = deque(maxlen=entries)
         self._counts: Counter[tuple[str, str, str, str, int]] = Counter()
 
     def record(self, entry: Entry) -> None:
-        """Note an answer. A watch is noted when it starts."""
+        """Record an answered call. A watch is recorded when it starts."""
         self._entries.append(entry)
         agent = entry.user_agent.partition("/")[0]
         key = (entry.verb, entry.resource, entry.subresource, agent, entry.code)
         self._counts[key] += 1
 
     def find(self, wanted: Mapping[str, str]) -> Iterable[Entry]:
-        """The kept entries, oldest first, whose fields equal what is wanted.
+        """Return the kept entries, oldest first, whose fields have the wanted values.
 
         Keys are ``verb``, ``group``, ``resource``, ``subresource``, ``namespace``, ``name``,
-        ``user`` and ``code``; of ``userAgent`` the beginning counts. An unknown key raises
-        KeyError.
+        ``user`` and ``code``. ``userAgent`` selects by prefix. An unknown key raises KeyError.
         """
         readers = [(_READERS[key], value) for key, value in wanted.items()]
         return [
@@ -61,7 +60,7 @@ class AuditLog:
         ]
 
     def counts(self) -> list[dict[str, Any]]:
-        """How often each combination was answered, also beyond the kept entries."""
+        """Return the number of calls of each kind, including those of dropped entries."""
         names = ("verb", "resource", "subresource", "userAgent", "code")
         return [
             {**dict(zip(names, key, strict=True)), "count": count}

@@ -1,4 +1,4 @@
-"""Who is calling: bearer tokens and the users behind them. Every user may do everything."""
+"""Bearer tokens and their users. Every user may do everything."""
 
 import secrets
 
@@ -9,7 +9,7 @@ ADMIN = "kubernetes-admin"
 
 
 def user_named(username: str) -> UserInfo:
-    """Return the user with the groups that its name implies, as webhooks see them."""
+    """Return the user with the groups that its name implies."""
     groups: tuple[str, ...] = ()
     parts = username.split(":")
     if username == ADMIN:
@@ -22,26 +22,26 @@ def user_named(username: str) -> UserInfo:
 
 
 class Authenticator:
-    """Knows the tokens."""
+    """The issued tokens."""
 
     def __init__(self) -> None:
         self._users: dict[str, UserInfo] = {}
 
     def issue(self, username: str, *, token: str = "") -> str:
-        """Return a token that makes its bearer ``username``; a random one unless given."""
+        """Return a token that authenticates ``username``; a random one unless given."""
         token = token or secrets.token_urlsafe(24)
         self._users[token] = user_named(username)
         return token
 
     def revoke(self, token: str) -> None:
-        """From now on the token is answered with 401."""
+        """Revoke a token. Requests with it get 401."""
         self._users.pop(token, None)
 
     def authenticate(self, authorization: str) -> UserInfo:
-        """Return the user that an ``Authorization`` header stands for.
+        """Return the user of an ``Authorization`` header.
 
         Raises:
-            ApiError: 401, there is no token, or an unknown one.
+            ApiError: 401, the token is missing or unknown.
         """
         scheme, _, token = authorization.partition(" ")
         user = self._users.get(token.strip()) if scheme.lower() == "bearer" else None

@@ -1,7 +1,7 @@
-"""From a request's body to an object that is understood.
+"""Decoding of request bodies.
 
-Bodies are JSON. The fields of built-in kinds are stored as they come, unknown ones included, and
-their types are those that clients send: only metadata are checked.
+Bodies are JSON. The fields of built-in kinds are stored as they are, including unknown ones. Only
+the types of metadata are checked.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sandbox import errors
-from sandbox.apiserver.negotiation import JSON
+from sandbox.apiserver.answers import JSON
 from sandbox.apiserver.requests import Place, Request
 from sandbox.objects import crds, defaults, structural_schema
 from sandbox.objects.crds import CustomVersion
@@ -18,8 +18,8 @@ from sandbox.objects.resources import Resource
 
 Json = dict[str, Any]
 
-_COMPLETED = ("", "resize")  # the endpoints through which a spec comes in
-_QUOTED = 30  # bytes of a body that can't be read
+_COMPLETED = ("", "resize")  # the endpoints that accept a spec
+_QUOTED = 30  # bytes of an invalid body that the error shows
 
 
 class _Owner(msgspec.Struct, rename="camel"):
@@ -32,7 +32,7 @@ class _Owner(msgspec.Struct, rename="camel"):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
-    """The types of what the server reads of metadata."""
+    """The types of the metadata that the server reads."""
 
     name: str | None = None
     generate_name: str | None = None
@@ -46,10 +46,10 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 def read_body(request: Request, resource: Resource) -> Json:
-    """Decode a body; null is an object without anything.
+    """Decode a body. Null is an empty object.
 
     Raises:
-        ApiError: 400 for what isn't an object, 415 for another content type.
+        ApiError: 400 for a value that isn't an object, 415 for another content type.
     """
     try:
         return _decoded(request)
@@ -62,7 +62,7 @@ def read_body(request: Request, resource: Resource) -> Json:
 
 
 def read_options(request: Request) -> Json:
-    """Decode the body of a DELETE, which may lack one.
+    """Decode the optional body of a DELETE.
 
     Raises:
         ApiError: 400 and 415, as :func:`read_body`.
@@ -87,10 +87,10 @@ def _decoded(request: Request) -> Json:
 
 
 def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
-    """Return the metadata of ``obj``, which gets kind, version and namespace where it has none.
+    """Return the metadata of ``obj``, and set its kind, version and namespace if they are missing.
 
     Raises:
-        ApiError: 400, one of them is another than the URL's.
+        ApiError: 400, one of them differs from the URL's.
     """
     check_type_meta(obj, resource)
     obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
@@ -114,7 +114,7 @@ def checked_metadata(obj: Json, resource: Resource, place: Place) -> Json:
 
 
 def check_type_meta(obj: Json, resource: Resource) -> None:
-    """Refuse an object that says it is of another kind or version.
+    """Refuse an object of another kind or version.
 
     Raises:
         ApiError: 400.
@@ -131,7 +131,7 @@ def check_type_meta(obj: Json, resource: Resource) -> None:
 
 
 def check_name(meta: Json, place: Place) -> None:
-    """The body must name the object that the URL names.
+    """Check that the body names the object of the URL.
 
     Raises:
         ApiError: 400, it has another name or none.
@@ -156,12 +156,12 @@ def complete(
     subresource: str,
     completes: bool = True,
 ) -> None:
-    """Complete ``obj`` in place, in the shape in which it is stored.
+    """Complete ``obj`` in place, in the form in which it is stored.
 
-    ``completes`` False says that nothing can be missing.
+    ``completes`` False skips defaults, because none can be missing.
 
     Raises:
-        ApiError: 400, a value can't be read.
+        ApiError: 400, a value is invalid.
     """
     if custom is not None:
         structural_schema.prune(obj, custom.schema)
@@ -179,7 +179,7 @@ def complete(
 
 
 def _drop_nulls(value: Any) -> None:
-    """Remove, in place, what Go's decoder would take for unset."""
+    """Remove, in place, the nulls that Go's decoder treats as unset."""
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:
             del value[name]

@@ -1,7 +1,7 @@
-"""Deletion: grace periods, finalizers and owned objects.
+"""DELETE requests: grace periods, finalizers and owned objects.
 
-The garbage collector of a real cluster is part of the API server here: what an object owns is
-deleted with it, at once, whatever the propagation policy and its other owners.
+The API server also is the garbage collector. It deletes the objects that an object owns with it, at
+once, regardless of the propagation policy and other owners.
 """
 
 from collections import deque
@@ -12,19 +12,23 @@ from typing import Any
 
 from common.runtime.clock import Clock
 from sandbox import errors
+from sandbox.admission.chain import Admission, AdmissionRequest, Operation
+from sandbox.apiserver.decoding import read_options
+from sandbox.apiserver.requests import Place, Request, dry_run
+from sandbox.apiserver.writes import Written, options_of
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.times import rfc3339
 
-_REMEMBERED_OWNERS = 1000
+_KEPT_UIDS = 1000  # of deleted objects
 _DEFAULT_GRACE = 30
 _FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a DELETE may ask for; ``grace`` is in seconds, and one where it was negative."""
+    """The options of a DELETE. ``grace`` is in seconds; a negative value is read as one."""
 
     grace: int | None = None
     uid: str = ""
@@ -32,10 +36,10 @@ class DeleteOptions:
 
     @classmethod
     def read(cls, body: Mapping[str, Any], query: Mapping[str, str]) -> "DeleteOptions":
-        """Read the body, or the query of a request that has none.
+        """Read the body, or the query if there is no body.
 
         Raises:
-            ApiError: 400, an option can't be read.
+            ApiError: 400, an option is invalid.
         """
         grace = (body or query).get("gracePeriodSeconds")
         preconditions = body.get("preconditions") or {}
@@ -55,19 +59,19 @@ _BY_COLLECTOR = DeleteOptions()
 
 
 class Deletions:
-    """Takes objects out of the store."""
+    """Deletes objects from the store."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._gone: deque[str] = deque(maxlen=_REMEMBERED_OWNERS)
+        self._gone: deque[str] = deque(maxlen=_KEPT_UIDS)
 
     def check(self, resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-        """Compare the preconditions.
+        """Check the preconditions.
 
         Raises:
-            ApiError: 409, it is another object or another version of it.
+            ApiError: 409, the UID or the version differs.
         """
         subject = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
         for kind, wanted, actual, ending in (
@@ -88,7 +92,7 @@ class Deletions:
     def planned(
         self, resource: Resource, stored: Stored, options: DeleteOptions
     ) -> tuple[dict[str, Any], bool]:
-        """What a deletion makes of an object, and whether it is gone then; nothing is written.
+        """Return the object after its deletion, and True if it is removed. Nothing is written.
 
         Source: ``BeforeDelete``, k8s.io/apiserver pkg/registry/rest/delete.go, and
         ``updateForGracefulDeletionAndFinalizers``, pkg/registry/generic/registry/store.go there.
@@ -111,7 +115,7 @@ class Deletions:
     def delete(
         self, resource: Resource, stored: Stored, options: DeleteOptions
     ) -> tuple[Stored, bool]:
-        """Begin or finish the deletion; returns the last state, and whether it is gone."""
+        """Begin or finish the deletion. Return the last state, and True if it is removed."""
         obj, gone = self.planned(resource, stored, options)
         marked = stored
         if obj != stored.object(resource):
@@ -121,7 +125,7 @@ class Deletions:
         return marked, gone
 
     def finish(self, resource: Resource, stored: Stored) -> bool:
-        """Remove an object whose last finalizer is gone; called after every update of one."""
+        """Remove an object after its last finalizer was removed. Called after every update."""
         if not stored.terminating:
             return False
         meta = stored.object(resource)["metadata"]
@@ -139,12 +143,12 @@ class Deletions:
         return last
 
     def collect_if_orphaned(self, resource: Resource, stored: Stored) -> None:
-        """Remove a new object whose owners were all deleted while it was being made."""
+        """Remove a new object if all its owners were deleted in the meantime."""
         if stored.owners and all(uid in self._gone for uid in stored.owners):
             self.delete(resource, stored, _BY_COLLECTOR)
 
     def _grace(self, obj: Mapping[str, Any], options: DeleteOptions) -> int:
-        """How many seconds a pod has; none where no kubelet knows of it, or it has ended."""
+        """Return the grace period of a pod in seconds; zero if it has no node, or has ended."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         if not spec.get("nodeName") or status.get("phase") in _FINISHED:
             return 0
@@ -171,3 +175,66 @@ class Deletions:
             if resource is not None and dependent is not None:
                 found.append((resource, dependent))
         return found
+
+
+class Deletes:
+    """Handles the DELETE requests of one API server."""
+
+    def __init__(self, store: Store, admission: Admission, deletions: Deletions) -> None:
+        self._store = store
+        self._admission = admission
+        self._deletions = deletions
+
+    async def one(self, request: Request, resource: Resource, place: Place) -> Written:
+        """Delete an object."""
+        options, dry = self._options(request)
+        stored = self._store.existing(resource, place.namespace, place.name)
+        last, gone = await self._delete(request, resource, stored, options, dry=dry)
+        if not gone or resource.group_resource == "pods":
+            return Written(status=200, object=last)
+        details = {**errors.details_of(resource, stored.name), "uid": stored.uid}
+        return Written(
+            status=200,
+            object={
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details,
+            },
+        )
+
+    def _options(self, request: Request) -> tuple[DeleteOptions, bool]:
+        """Return the options and the dry-run flag. A body overrides the query."""
+        body = read_options(request)
+        options = DeleteOptions.read(body, request.query)
+        if body:
+            return options, dry_run("".join(body.get("dryRun") or ()), "DeleteOptions")
+        return options, request.is_dry_run
+
+    async def _delete(
+        self,
+        request: Request,
+        resource: Resource,
+        stored: Stored,
+        options: DeleteOptions,
+        *,
+        dry: bool,
+    ) -> tuple[Stored | dict[str, Any], bool]:
+        self._deletions.check(resource, stored, options)
+        asked = AdmissionRequest(
+            operation=Operation.DELETE,
+            resource=resource,
+            user=request.user,
+            namespace=stored.namespace,
+            name=stored.name,
+            old_object=stored.object(resource),
+            dry_run=dry,
+            options=options_of("DeleteOptions", request),
+        )
+        await self._admission.mutate(asked)
+        self._admission.validate(asked)
+        if dry:
+            return self._deletions.planned(resource, stored, options)
+        current = self._store.existing(resource, stored.namespace, stored.name)
+        return self._deletions.delete(resource, current, options)

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are (the legacy JSON form)."""
+"""Discovery of groups, versions and resources, in the legacy JSON form."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ _SUBRESOURCES: Mapping[str, Mapping[str, Any]] = {
 
 
 def core_versions(address: str) -> dict[str, Any]:
-    """``/api``."""
+    """Return ``/api``."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -31,35 +31,28 @@ def core_versions(address: str) -> dict[str, Any]:
 
 
 def group_list(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """``/apis``, from the versions by group."""
+    """Return ``/apis``, from the versions by group."""
     entries = [group_entry(group, versions) for group, versions in groups.items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
 
 
 def group(name: str, versions: Sequence[str]) -> dict[str, Any]:
-    """``/apis/<group>``."""
+    """Return ``/apis/<group>``."""
     return {"kind": "APIGroup", "apiVersion": "v1", **group_entry(name, versions)}
 
 
 def group_entry(name: str, versions: Sequence[str]) -> dict[str, Any]:
-    """One group; its first version is the preferred one."""
+    """Return the entry of one group. Its first version is the preferred one."""
     listed = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def resource_list(
-    group_version: str, resources: Iterable[Resource], *, without: Iterable[str] = ()
-) -> dict[str, Any]:
-    """``/api/v1`` and ``/apis/<group>/<version>``; ``without`` names what isn't served."""
-    hidden = set(without)
+def resource_list(group_version: str, resources: Iterable[Resource]) -> dict[str, Any]:
+    """Return ``/api/v1`` or ``/apis/<group>/<version>``."""
     entries: list[dict[str, Any]] = []
     for resource in resources:
         entries.append(_resource(resource))
-        entries += [
-            _subresource(resource, name)
-            for name in resource.subresources
-            if f"{resource.plural}/{name}" not in hidden
-        ]
+        entries += [_subresource(resource, name) for name in resource.subresources]
     found: dict[str, Any] = {"kind": "APIResourceList", "groupVersion": group_version}
     if "/" in group_version:
         found = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version}
@@ -77,8 +70,6 @@ def _resource(resource: Resource) -> dict[str, Any]:
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
     return entry
 
 
@@ -93,7 +84,7 @@ def _subresource(resource: Resource, name: str) -> dict[str, Any]:
 
 
 def version_info(version: KubernetesVersion) -> dict[str, str]:
-    """``/version``."""
+    """Return ``/version``."""
     info = {"major": "1", "minor": str(version.minor)}
     if version.minor >= NEWEST_MINOR - 2:
         info |= {

@@ -1,4 +1,4 @@
-"""Events are forgotten after an hour, so that a simulated week fits into memory.
+"""Removal of Events after an hour, so that a simulated week fits into memory.
 
 Source: kube-apiserver's ``--event-ttl``; every write of an event starts its hour again.
 """
@@ -13,7 +13,7 @@ TIME_TO_LIVE = timedelta(hours=1)
 
 
 class EventExpiry:
-    """Removes old events whenever one is written."""
+    """Removes expired Events whenever an Event is written."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class EventExpiry:
         self._written: dict[tuple[str, str], datetime] = {}  # oldest first
 
     def written(self, resource: Resource, stored: Stored) -> None:
-        """Note the write of an event, and remove those whose time has come."""
+        """Record the write of an Event, and remove expired ones."""
         if resource is not EVENTS:
             return
         key, now = (stored.namespace, stored.name), self._clock.now()

@@ -1,4 +1,4 @@
-"""Lets scripted faults take effect: on the way to the handler of a call, or on its answer."""
+"""Applies scripted faults to a call, before its handler or on its response."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _BOOKMARK = b'{"type":"BOOKMARK"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultInjection:
-    """What happens to one call."""
+    """The fault of one call."""
 
     effect: Effect
     place: Place
@@ -38,9 +38,9 @@ class FaultInjection:
     drop: Callable[[], None]  # breaks the connection
 
     async def run(self, handle: Handle, receive: Receive, send: Send) -> int | None:
-        """Answer the call, or let ``handle`` answer it, through what goes wrong.
+        """Answer the call with the fault, or let ``handle`` answer it.
 
-        Returns the code of a refusal that ``handle`` doesn't know of, else None.
+        Return the code of a refusal that ``handle`` didn't see, else None.
         """
         effect = self.effect
         if effect.delay:
@@ -72,23 +72,23 @@ class FaultInjection:
         over = asyncio.Event()
         cut = None if effect.watch_cut is None else loop.call_later(effect.watch_cut, self.drop)
         try:
-            await handle(_telling(receive, over), _stream(effect, send, over))
+            await handle(_observed(receive, over), _stream(effect, send, over))
         finally:
             if cut is not None:
                 cut.cancel()
 
 
 def dropper(scope: Message) -> Callable[[], None]:
-    """The way to break the connection of a call, as ``sandbox.listener`` offers it."""
+    """Return the function of ``sandbox.listener`` that breaks the connection of a call."""
     found: Callable[[], None] = scope.get("extensions", {}).get(DROP, lambda: None)
     return found
 
 
 def refused(effect: Effect, place: Place) -> Answer:
-    """The answer of a refusal.
+    """Return the response of a refusal.
 
-    An overloaded server answers in plain text (API Priority and Fairness), whatever is
-    accepted; all others are ``Status`` objects.
+    An overloaded server answers in plain text (API Priority and Fairness), regardless of the
+    accepted types. All other refusals are ``Status`` objects.
     """
     if effect.refuse is Refusal.OVERLOADED:
         text = text_answer(_OVERLOADED, status=HTTPStatus.TOO_MANY_REQUESTS)
@@ -108,41 +108,41 @@ def _error(effect: Effect, place: Place) -> ApiError:
     if place.group:
         details["group"] = place.group
     details["kind"] = place.plural
-    told, seconds = effect.message or "", effect.retry_after
+    message, seconds = effect.message or "", effect.retry_after
     match effect.refuse:
         case Refusal.UNAUTHORIZED:
             return ApiError(401, "Unauthorized", "Unauthorized", retry_after=seconds)
         case Refusal.FORBIDDEN:
-            text = f'{whose} "{place.name}" is forbidden: {told or "refused on purpose"}'
+            text = f'{whose} "{place.name}" is forbidden: {message or "refused on purpose"}'
             return ApiError(403, "Forbidden", text, details=details, retry_after=seconds)
         case Refusal.CONFLICT:
-            told = told or (
+            message = message or (
                 "the object has been modified; "
                 "please apply your changes to the latest version and try again"
             )
-            text = f'Operation cannot be fulfilled on {whose} "{place.name}": {told}'
+            text = f'Operation cannot be fulfilled on {whose} "{place.name}": {message}'
             return ApiError(409, "Conflict", text, details=details, retry_after=seconds)
         case Refusal.INVALID:
-            text = f'{whose} "{place.name}" is invalid: {told or "refused on purpose"}'
+            text = f'{whose} "{place.name}" is invalid: {message or "refused on purpose"}'
             return ApiError(422, "Invalid", text, details=details, retry_after=seconds)
         case Refusal.UNAVAILABLE:
-            text = told or "the server is currently unable to handle the request"
+            text = message or "the server is currently unable to handle the request"
             return ApiError(503, "ServiceUnavailable", text, retry_after=seconds)
         case Refusal.TIMEOUT:
-            told = told or "request did not complete within requested timeout"
-            text = f"Timeout: {told} - context deadline exceeded"
+            message = message or "request did not complete within requested timeout"
+            text = f"Timeout: {message} - context deadline exceeded"
             return ApiError(504, "Timeout", text, details={}, retry_after=seconds)
-    error = errors.internal(told or "failed on purpose")
+    error = errors.internal(message or "failed on purpose")
     error.retry_after = seconds
     return error
 
 
 async def _discard(_message: Message) -> None:
-    """Discard an answer."""
+    """Discard a message."""
 
 
 def _ending(receive: Receive, when: float) -> Receive:
-    """``receive`` until ``when`` by the loop; then it reports a disconnect."""
+    """Return a ``receive`` that reports a disconnect from ``when`` on, in the loop's time."""
 
     async def until_then() -> Message:
         try:
@@ -154,29 +154,29 @@ def _ending(receive: Receive, when: float) -> Receive:
     return until_then
 
 
-def _telling(receive: Receive, over: asyncio.Event) -> Receive:
-    """``receive`` that sets ``over`` at a disconnect, real or injected."""
+def _observed(receive: Receive, over: asyncio.Event) -> Receive:
+    """Return a ``receive`` that sets ``over`` at a disconnect, real or injected."""
 
-    async def telling() -> Message:
+    async def observed() -> Message:
         message = await receive()
         if message["type"] == "http.disconnect":
             over.set()
         return message
 
-    return telling
+    return observed
 
 
 async def _pause(seconds: float, over: asyncio.Event) -> None:
-    """Wait, but not for a client that has left."""
+    """Wait, but no longer than the client stays connected."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await over.wait()
 
 
 def _stream(effect: Effect, send: Send, over: asyncio.Event) -> Send:
-    """``send`` with the events of a watch delayed, doubled, thinned out; never reordered.
+    """Return a ``send`` that delays, duplicates or drops events of a watch, and keeps their order.
 
-    What is held back when the watch is ``over`` comes at once.
+    Delayed events are sent at once when the watch is ``over``.
     """
 
     async def disturbed(message: Message) -> None:

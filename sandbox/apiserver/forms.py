@@ -1,4 +1,4 @@
-"""How objects are written into answers: whole, as bare metadata, or as a table."""
+"""Forms of objects in answers: whole objects, their metadata alone, or a table."""
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from common.runtime.clock import Clock
+from sandbox.apiserver.answers import JSON
 from sandbox.apiserver.tables import Column, columns_of, definitions, row_of
+from sandbox.errors import not_acceptable
 from sandbox.objects.registry import Registry
 from sandbox.objects.resources import Resource
 from sandbox.objects.store import Stored
@@ -17,27 +19,57 @@ _encode = msgspec.json.encode
 
 
 class Form(enum.Enum):
-    """What an ``Accept`` header asks for."""
+    """The form that an ``Accept`` header requests."""
 
     WHOLE = enum.auto()
     METADATA = enum.auto()
     TABLE = enum.auto()  # each row with the metadata of its object
 
 
+_ANY = (JSON, "application/*", "*/*")
+_GROUP = ("meta.k8s.io", "v1")
+_AS: Mapping[str, Form] = {
+    "Table": Form.TABLE,
+    "PartialObjectMetadata": Form.METADATA,
+    "PartialObjectMetadataList": Form.METADATA,
+}
+
+
+def negotiate(accept: str) -> Form:
+    """Return the first supported form of the header. The default is the whole object.
+
+    Raises:
+        ApiError: 406, no form is supported.
+    """
+    for offer in accept.split(",") if accept else ():
+        media, *raw = (part.strip() for part in offer.split(";"))
+        if media not in _ANY:
+            continue
+        parameters = dict(item.partition("=")[::2] for item in raw)
+        if "as" not in parameters:
+            return Form.WHOLE
+        form = _AS.get(parameters["as"])
+        if form is not None and (parameters.get("g"), parameters.get("v")) == _GROUP:
+            return form
+    if accept:
+        raise not_acceptable(f"only the following media types are accepted: {JSON}")
+    return Form.WHOLE
+
+
 def prefix(resource: Resource) -> bytes:
-    """What stands before a stored body in an answer."""
+    """Return the bytes that precede a stored body in a response."""
     return f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode()
 
 
 class Presenter:
-    """Writes stored objects in one of the forms."""
+    """Encodes stored objects in one of the forms."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
         self._clock = clock
 
     def one(self, resource: Resource, stored: Stored, form: Form = Form.WHOLE) -> bytes:
-        """Write one object; as a table it is a table of one row."""
+        """Encode one object. As a table it has one row."""
         if form is Form.WHOLE:
             return _whole(resource, stored)
         if form is Form.METADATA:
@@ -51,7 +83,7 @@ class Presenter:
         list_meta: Mapping[str, Any],
         form: Form = Form.WHOLE,
     ) -> bytes:
-        """Write a list; the items' bytes are joined, not encoded again."""
+        """Encode a list by joining the stored bytes."""
         if form is Form.TABLE:
             return self._table(resource, items, list_meta)
         if form is Form.METADATA:

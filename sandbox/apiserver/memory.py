@@ -1,4 +1,4 @@
-"""How the process that serves the API keeps its memory."""
+"""Garbage collection of the process that serves the API."""
 
 import gc
 
@@ -7,10 +7,10 @@ _OLDER = (20, 50)
 
 
 def relax_garbage_collection() -> None:
-    """Collect cycles seldom: for programs, once everything is imported and set up.
+    """Collect cycles rarely. Programs call this after imports and set-up.
 
-    Requests make many dictionaries and hardly any cycles, and the store holds tens of
-    thousands of objects that each full collection would walk through for nothing.
+    Requests create many dictionaries and hardly any cycles. Each full collection would traverse
+    tens of thousands of stored objects for nothing.
     """
     gc.collect()
     gc.freeze()

@@ -36,22 +36,11 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """One object.
-
-        Raises:
-            ApiError: 404.
-        """
-        stored = self._store.get(resource, namespace, name)
-        if stored is None:
-            raise errors.not_found(resource, name)
-        return stored
-
     def list(self, request: Request, resource: Resource, namespace: str) -> Page:
-        """One page.
+        """Return one page.
 
         Raises:
-            ApiError: 400 for parameters that can't be read, 410 for a version that is gone.
+            ApiError: 400 for invalid parameters, 410 for an expired version.
         """
         selection = selection_of(request, resource, namespace)
         limit = max(request.number("limit") or 0, 0)
@@ -66,7 +55,7 @@ class Reads:
                 )
             return self._page(resource, selection, limit, at=at, after=after)
         if request.query.get("resourceVersion") == "0":
-            limit = 0  # from the watch cache, which knows no pages
+            limit = 0  # the watch cache has no pages
         return self._page(resource, selection, limit, at=self._store.version, after="")
 
     def _page(
@@ -93,7 +82,7 @@ class Reads:
 
 
 def selection_of(request: Request, resource: Resource, namespace: str) -> Selection:
-    """The selectors of a request, parsed."""
+    """Return the parsed selectors of a request."""
     return select(
         resource,
         namespace=namespace,
@@ -103,10 +92,10 @@ def selection_of(request: Request, resource: Resource, namespace: str) -> Select
 
 
 def read_version(request: Request) -> int:
-    """Return the resource version that a list or a watch asks for; 0 without one.
+    """Return the resource version of a list or a watch; 0 without one.
 
     Raises:
-        ApiError: 400, it is no number.
+        ApiError: 400, it isn't a number.
     """
     text = request.query.get("resourceVersion", "") or "0"
     if not (text.isascii() and text.isdecimal()):
@@ -123,7 +112,7 @@ def read_token(text: str) -> tuple[int, str]:
     """Return the version and the start of a continue token.
 
     Raises:
-        ApiError: 400, it is no such token.
+        ApiError: 400, the token is invalid.
     """
     try:
         token = msgspec.json.decode(urlsafe_b64decode(text), type=_Token)
@@ -133,5 +122,5 @@ def read_token(text: str) -> tuple[int, str]:
 
 
 def _start(item: Stored, namespace: str) -> str:
-    """Where an item stands in the order of its list."""
+    """Return the position of an item in the order of its list."""
     return item.name if namespace or not item.namespace else f"{item.namespace}/{item.name}"

@@ -1,4 +1,4 @@
-"""What a request asks for: its path and its parameters, taken apart."""
+"""Paths and parameters of requests."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _INT64 = range(-(2**63), 2**63)
 class Request:
     """One HTTP request of an authenticated user. Header names are lower case.
 
-    Of a query parameter that is repeated the last value counts.
+    The last value of a repeated query parameter counts.
     """
 
     method: str
@@ -36,7 +36,7 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip()
 
     def flag(self, name: str) -> bool:
-        """A Boolean parameter: false only when it is missing, ``0`` or ``false``.
+        """Return a Boolean parameter: false only if it is missing, ``0`` or ``false``.
 
         Source: ``Convert_Slice_string_To_bool``, k8s.io/apimachinery pkg/runtime/conversion.go.
         """
@@ -44,10 +44,10 @@ class Request:
         return text is not None and text != "0" and text.lower() != "false"
 
     def number(self, name: str) -> int | None:
-        """An integer parameter, None when it isn't given.
+        """Return an integer parameter, None if it is missing.
 
         Raises:
-            ApiError: 400, it is no number.
+            ApiError: 400, it isn't a number.
         """
         text = self.query.get(name)
         if text is None:
@@ -60,7 +60,7 @@ class Request:
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing may be stored.
+        """True if nothing may be stored.
 
         Raises:
             ApiError: 422, ``dryRun`` has another value than ``All``.
@@ -72,10 +72,10 @@ _OPTIONS = {"DELETE": "DeleteOptions", "PATCH": "PatchOptions", "PUT": "UpdateOp
 
 
 def dry_run(text: str, options: str) -> bool:
-    """Read a ``dryRun`` parameter of these ``options``, whose only value is ``All``.
+    """Parse a ``dryRun`` parameter of these ``options``, whose only value is ``All``.
 
     Raises:
-        ApiError: 422, it is something else.
+        ApiError: 422, it has another value.
     """
     if text not in ("", "All"):
         cause = field_not_supported("dryRun", [text], ("All",))
@@ -84,13 +84,13 @@ def dry_run(text: str, options: str) -> bool:
 
 
 def parse_query(raw: bytes) -> dict[str, str]:
-    """The query string as a mapping."""
+    """Return the query string as a mapping."""
     return dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True)) if raw else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a path points to: a collection, an object or a subresource of a group version."""
+    """The target of a path: a collection, an object or a subresource of a group version."""
 
     group: str
     version: str
@@ -100,7 +100,7 @@ class Place:
     subresource: str = ""
 
     def verb(self, method: str, *, watch: bool) -> str:
-        """The request's verb, as RBAC and audit logs name it."""
+        """Return the request's verb, as in RBAC and audit logs."""
         if method in ("GET", "HEAD"):
             if self.name:
                 return "get"
@@ -111,7 +111,7 @@ class Place:
 
 
 def parse_place(path: str) -> Place | None:
-    """Take a resource path apart; None for a path of another kind.
+    """Parse a resource path. Return None for another path.
 
     ``/api/v1/…`` and ``/apis/<group>/<version>/…`` lead to ``namespaces/<ns>/<plural>``,
     ``<plural>`` and below, as k8s.io/apiserver pkg/endpoints/request/requestinfo.go has it.

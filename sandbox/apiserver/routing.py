@@ -1,4 +1,4 @@
-"""Which part of the API server answers a request that isn't a watch."""
+"""Dispatch of requests that aren't watches."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,9 +15,8 @@ from sandbox.apiserver.answers import (
     warning_headers,
 )
 from sandbox.apiserver.audit import AuditLog
-from sandbox.apiserver.deletes import Deletes
-from sandbox.apiserver.forms import Form, Presenter
-from sandbox.apiserver.negotiation import negotiate
+from sandbox.apiserver.deletion import Deletes
+from sandbox.apiserver.forms import Form, Presenter, negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.subresources import Subresources
@@ -33,7 +32,7 @@ _GROUP_VERSION_PARTS = 2
 
 
 class Routing:
-    """Dispatches by path and verb."""
+    """Dispatches requests by path and verb."""
 
     def __init__(
         self,
@@ -49,7 +48,6 @@ class Routing:
         audit: AuditLog,
         version: KubernetesVersion,
         clock: Clock,
-        serves_resize: bool,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -62,36 +60,31 @@ class Routing:
         self._audit = audit
         self._version = version
         self._clock = clock
-        self._hidden = () if serves_resize else ("pods/resize",)
-        self._documents: dict[str, bytes] = {}
-        self._documented: object = None
 
     def resource_at(self, place: Place) -> Resource | None:
-        """The served resource of a path.
+        """Return the served resource of a path.
 
         Raises:
-            ApiError: 404, the group is no CRD's, or the resource lacks the subresource.
+            ApiError: 404, a built-in group lacks the resource, or the resource lacks the
+                subresource.
         """
         resource = self._registry.find(place.group, place.version, place.plural)
         if resource is None:
-            if self._is_our_own(place.group):
+            if self._is_built_in(place.group):
                 raise errors.no_such_path()
             return None
-        if place.subresource and (
-            place.subresource not in resource.subresources
-            or f"{resource.plural}/{place.subresource}" in self._hidden
-        ):
+        if place.subresource and place.subresource not in resource.subresources:
             if resource.custom:
                 raise errors.not_found(resource, place.name)
             raise errors.no_such_path()
         return resource
 
-    def _is_our_own(self, group: str) -> bool:
-        """Whether the group is built in."""
+    def _is_built_in(self, group: str) -> bool:
+        """Return True if the group is built in."""
         return any(one.group == group and not one.custom for one in self._registry)
 
     def other(self, request: Request) -> Answer:
-        """Answer a request that isn't about a resource.
+        """Answer a request outside the resources.
 
         Raises:
             ApiError: 405.
@@ -132,39 +125,29 @@ class Routing:
         if len(parts) == _GROUP_VERSION_PARTS + bool(group) and parts[0] in ("api", "apis"):
             found = self._registry.in_version(group, parts[-1])
             if found:
-                return json_answer(
-                    discovery.resource_list(found[0].api_version, found, without=self._hidden)
-                )
-            if (group or parts[0] == "api") and self._is_our_own(group):
+                return json_answer(discovery.resource_list(found[0].api_version, found))
+            if (group or parts[0] == "api") and self._is_built_in(group):
                 raise errors.no_such_path()
         return unknown_path()
 
     def _openapi(self, path: str) -> Answer:
-        served = tuple(self._registry)
-        if self._documented != served:
-            self._documented = served
-            self._documents.clear()
-            for group, versions in self._registry.group_versions().items():
-                for version in versions:
-                    pairs = [
-                        (resource, self._registry.custom(resource))
-                        for resource in self._registry.in_version(group, version)
-                    ]
-                    root = openapi.root_of(group, version)
-                    self._documents[root] = openapi.document(group, version, pairs)
-        name = path.removeprefix("/openapi/v3").strip("/")
-        if not name:
-            return json_answer(openapi.index(self._registry.group_versions(), self._documents))
-        body = self._documents.get(name)
-        return unknown_path() if body is None else Answer(body=body)
+        groups = self._registry.group_versions()
+        root = path.removeprefix("/openapi/v3").strip("/")
+        if not root:
+            return json_answer(openapi.index(groups))
+        for group, versions in groups.items():
+            for version in versions:
+                if root == openapi.root_of(group, version):
+                    return json_answer(openapi.document(self._registry.in_version(group, version)))
+        return unknown_path()
 
     async def resource(
         self, request: Request, resource: Resource, place: Place, verb: str
     ) -> Answer:
-        """Answer a request about a collection, an object or a subresource.
+        """Answer a request for a collection, an object or a subresource.
 
         Raises:
-            ApiError: whatever was wrong.
+            ApiError: the request is refused.
         """
         if not place.subresource and verb not in resource.verbs:
             raise errors.method_not_allowed()
@@ -176,7 +159,7 @@ class Routing:
                 raise errors.method_not_allowed()
         form = negotiate(request.headers.get("accept", ""))
         if verb == "get":
-            stored = self._reads.get(resource, place.namespace, place.name)
+            stored = self._store.existing(resource, place.namespace, place.name)
             return Answer(body=self._presenter.one(resource, stored, form))
         if verb == "list":
             page = self._reads.list(request, resource, place.namespace)

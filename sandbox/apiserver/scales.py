@@ -22,23 +22,23 @@ _COPIED = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def paths_of(custom: CustomVersion | None) -> ScalePaths:
-    """Where the object keeps its numbers."""
+    """Return the paths of the replica counts of an object."""
     return custom.scale if custom is not None and custom.scale is not None else _WORKLOAD
 
 
 def scale_of(obj: Mapping[str, Any], paths: ScalePaths, *, custom: bool) -> dict[str, Any]:
-    """The Scale of an object. Of a workload zero replicas are left out, as Go leaves them out.
+    """Return the Scale of an object. Zero replicas of a workload are left out, as in Go.
 
     Raises:
-        ApiError: 500, a custom resource has no number where its definition points to.
+        ApiError: 500, a custom resource has no number at the path of its definition.
     """
     replicas = find(obj, paths.spec_replicas)
     if custom and replicas is None:
         raise internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
     status: dict[str, Any] = {"replicas": find(obj, paths.status_replicas) or 0}
     selector = find(obj, paths.selector) if paths.selector else None
-    text = selector if isinstance(selector, str) else _selector_text(obj, selector)
-    if text:
+    if selector:
+        text = selector if isinstance(selector, str) else str(selector_of(selector))
         status["selector"] = text
     meta = obj["metadata"]
     return {
@@ -48,11 +48,3 @@ def scale_of(obj: Mapping[str, Any], paths: ScalePaths, *, custom: bool) -> dict
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
-
-
-def _selector_text(obj: Mapping[str, Any], selector: Mapping[str, Any] | None) -> str:
-    if not selector:
-        return ""
-    if obj.get("kind") == "ReplicationController":
-        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    return str(selector_of(selector))

@@ -1,16 +1,19 @@
-"""The API server: an ASGI application over the store, and the way to serve it.
+"""The API server: an ASGI application over the store, and a context that serves it.
 
-What it does and what it doesn't is in ``sandbox/README.md``.
+``sandbox/README.md`` describes its features and limits.
 """
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
 
+from common.kube.client import KubeClient
+from common.kube.connection import Connection, StaticCredentials, client_context
 from common.runtime.clock import Clock
 from sandbox.admission.chain import Admission
 from sandbox.apiserver.answers import (
@@ -22,13 +25,10 @@ from sandbox.apiserver.answers import (
 )
 from sandbox.apiserver.audit import AuditLog, Entry
 from sandbox.apiserver.auth import ADMIN, Authenticator
-from sandbox.apiserver.bootstrap import fill_new_cluster
-from sandbox.apiserver.deletes import Deletes
-from sandbox.apiserver.deletion import Deletions
+from sandbox.apiserver.deletion import Deletes, Deletions
 from sandbox.apiserver.fault_injection import FaultInjection, dropper
 from sandbox.apiserver.faults import NOTHING, ApiFaults
-from sandbox.apiserver.forms import Presenter
-from sandbox.apiserver.negotiation import negotiate
+from sandbox.apiserver.forms import Presenter, negotiate
 from sandbox.apiserver.reading import Reads
 from sandbox.apiserver.requests import Place, Request, parse_place, parse_query
 from sandbox.apiserver.routing import Routing
@@ -39,11 +39,13 @@ from sandbox.clocks import ShiftedClock
 from sandbox.errors import ApiError
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.listener import Listener
-from sandbox.objects import crds
+from sandbox.objects import crds, defaults
+from sandbox.objects.metadata import stamp_new
 from sandbox.objects.registry import Registry
-from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
 from sandbox.objects.store import Change, ChangeType, Store
-from sandbox.tls import Credentials, make_credentials
+from sandbox.objects.strategies import prepare_create
+from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
 
 Scope = Mapping[str, Any]
@@ -51,16 +53,13 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
-_LARGEST_BODY = 3 * 1024 * 1024  # bytes, as a real API server has it
+_SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_UNLIMITED = 0.0  # requests per second
+_LARGEST_BODY = 3 * 1024 * 1024  # bytes, the limit of a real API server
 
 
 class ApiServer:
-    """A Kubernetes API server in memory, as an ASGI application.
-
-    ``checks_nodes`` False leaves the node check of resizes out (the plugin
-    PodResizeValidator); ``serves_resize`` False makes ``/resize`` a 404, as on a server whose
-    feature gate is off. Every user may do everything.
-    """
+    """A Kubernetes API server in memory, as an ASGI application. Every user may do everything."""
 
     def __init__(
         self,
@@ -69,8 +68,6 @@ class ApiServer:
         clock: Clock,
         *,
         rng: Random | None = None,
-        checks_nodes: bool = True,
-        serves_resize: bool = True,
     ) -> None:
         rng = rng or Random()  # noqa: S311 - names and UIDs, no secrets
         clock = ShiftedClock.of(clock)
@@ -81,7 +78,7 @@ class ApiServer:
         self.audit = AuditLog()
         self.authenticator = Authenticator()
         self.registry = Registry()
-        self.admission = Admission(store, version, clock, checks_nodes=checks_nodes)
+        self.admission = Admission(store, version, clock)
         self._mounted: dict[tuple[str, str], App] = {}  # by group and version
         presenter = Presenter(self.registry, clock)
         deletions = Deletions(store, self.registry, clock)
@@ -113,13 +110,17 @@ class ApiServer:
             audit=self.audit,
             version=version,
             clock=clock,
-            serves_resize=serves_resize,
         )
         store.subscribe(CUSTOM_RESOURCE_DEFINITIONS, self._definition_changed)
-        fill_new_cluster(store, clock, rng)
+        for name in _SYSTEM_NAMESPACES:
+            obj: dict[str, Any] = {"metadata": {"name": name}}
+            defaults.fill(NAMESPACES, obj)
+            prepare_create(NAMESPACES, obj)
+            stamp_new(obj, NAMESPACES, clock.now(), rng)
+            store.create(NAMESPACES, obj)
 
     def mount(self, group: str, version: str, app: App) -> None:
-        """Let an ASGI application answer the requests of a group version, as a metrics server."""
+        """Let another ASGI application answer the requests of a group version."""
         self._mounted[group, version] = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,7 +150,7 @@ class ApiServer:
         injection = FaultInjection(effect=effect, place=place, verb=verb, drop=dropper(scope))
         refused = await injection.run(handle, receive, send)
         if refused is not None:
-            self._note(request, place, verb, refused)
+            self._record(request, place, verb, refused)
 
     async def close(self) -> None:
         """End the watches, and close the connections to webhooks."""
@@ -157,7 +158,7 @@ class ApiServer:
         await self.admission.close()
 
     def stop_watches(self) -> None:
-        """End every watch; what they have queued is still sent."""
+        """End every watch after its queued events are sent."""
         self._watches.stop()
 
     def _request(self, scope: Scope, path: str, headers: Mapping[str, str]) -> Request:
@@ -186,7 +187,7 @@ class ApiServer:
         app = self._mounted.get((place.group, place.version))
         verb = place.verb(request.method, watch=request.flag("watch"))
         if app is not None:
-            await app(scope, receive, self._noting(request, place, verb, send))
+            await app(scope, receive, self._recording(request, place, verb, send))
             return
         try:
             resource = self._routing.resource_at(place)
@@ -199,25 +200,25 @@ class ApiServer:
                 answer = await self._routing.resource(request, resource, place, verb)
         except ApiError as error:
             verb, answer = place.verb(request.method, watch=False), refusal(error)
-        self._note(request, place, verb, answer.status)
+        self._record(request, place, verb, answer.status)
         await _answer(send, answer)
 
-    def _noting(self, request: Request, place: Place, verb: str, send: Send) -> Send:
-        """``send`` that records the call with the status of its answer."""
+    def _recording(self, request: Request, place: Place, verb: str, send: Send) -> Send:
+        """Return a ``send`` that records the call with the status of its response."""
 
-        async def noting(message: Mapping[str, Any]) -> None:
+        async def recording(message: Mapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                self._note(request, place, verb, message["status"])
+                self._record(request, place, verb, message["status"])
             await send(message)
 
-        return noting
+        return recording
 
     async def _watch(
         self, request: Request, resource: Resource, place: Place, receive: Receive, send: Send
     ) -> None:
         form = negotiate(request.headers.get("accept", ""))
         watch = self._watches.open(request, resource, place.namespace, form)
-        self._note(request, place, "watch", 200)
+        self._record(request, place, "watch", 200)
         await send(
             {
                 "type": "http.response.start",
@@ -235,7 +236,7 @@ class ApiServer:
             watch.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _note(self, request: Request, place: Place, verb: str, code: int) -> None:
+    def _record(self, request: Request, place: Place, verb: str, code: int) -> None:
         self.audit.record(
             Entry(
                 time=self.clock.now(),
@@ -260,52 +261,66 @@ class ApiServer:
         self.registry.replace_custom(name, crds.served_versions(definition))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """Where an API server is served, and how to get in."""
+@dataclass(frozen=True, slots=True)
+class ServedApi:
+    """A served API server, with its address, credentials and clients."""
 
-    url: str
-    port: int
+    api: ApiServer
+    listener: Listener
     authority: str  # PEM
     token: str  # the administrator's
-    authenticator: Authenticator
-    listener: Listener
+    trusted: ssl.SSLContext  # trusts the authority
+
+    @property
+    def url(self) -> str:
+        return self.listener.url
 
     @property
     def kubeconfig(self) -> str:
-        """A kubeconfig of the administrator."""
+        """The administrator's kubeconfig, as YAML."""
         return self.kubeconfig_for(self.token)
 
-    def kubeconfig_for(self, token: str, *, namespace: str = "default") -> str:
-        """A kubeconfig, as YAML, for the bearer of a token."""
-        return kubeconfig_text(self.url, self.authority, {"token": token}, namespace=namespace)
+    def kubeconfig_for(self, token: str) -> str:
+        """Return a kubeconfig, as YAML, for the bearer of a token."""
+        return kubeconfig_text(self.url, self.authority, {"token": token})
+
+    @property
+    def connection(self) -> Connection:
+        """The administrator's connection, for :class:`~common.kube.client.KubeClient`."""
+        return self._connection(self.token)
+
+    def client(self, user_agent: str, *, user: str = "") -> KubeClient:
+        """Return a client without rate limits. The user is the administrator unless named."""
+        token = self.api.authenticator.issue(user) if user else self.token
+        return KubeClient(
+            self._connection(token),
+            user_agent=user_agent,
+            qps=_UNLIMITED,
+            burst=_UNLIMITED,
+            rng=Random(0),  # noqa: S311 - spreads retries, guards no secret
+        )
+
+    def _connection(self, token: str) -> Connection:
+        credentials = StaticCredentials(f"Bearer {token}")
+        return Connection(self.url, ssl_context=self.trusted, credentials=credentials)
 
 
 @contextlib.asynccontextmanager
-async def serve(
-    api: ApiServer,
-    *,
-    port: int = 0,
-    token: str = "",
-    credentials: Credentials | None = None,
-) -> AsyncIterator[Serving]:
+async def serve(api: ApiServer, *, port: int = 0) -> AsyncIterator[ServedApi]:
     """Serve ``api`` over TLS on 127.0.0.1 while the context is entered.
 
-    ``port`` 0 takes a free one; token and certificates are made unless they are given.
+    ``port`` 0 selects a free one.
+
+    Raises:
+        ConfigError: the port isn't available.
     """
-    credentials = credentials or make_credentials(api.clock.now())
-    token = api.authenticator.issue(ADMIN, token=token)
+    credentials = make_credentials()
+    trusted = client_context(ca_data=credentials.authority)
+    token = api.authenticator.issue(ADMIN)
     try:
         async with Listener(api, tls=credentials.server_context(), port=port) as listener:
             try:
-                yield Serving(
-                    url=listener.url,
-                    port=listener.port,
-                    authority=credentials.authority,
-                    token=token,
-                    authenticator=api.authenticator,
-                    listener=listener,
-                )
+                yield ServedApi(api, listener, credentials.authority, token, trusted)
             finally:
                 api.stop_watches()
     finally:

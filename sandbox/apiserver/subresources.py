@@ -1,4 +1,4 @@
-"""What stands below objects and isn't the object: scale, binding, eviction, log."""
+"""Subresources that differ from their object: scale, binding, eviction, log."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,13 +23,13 @@ from sandbox.times import rfc3339
 Json = dict[str, Any]
 
 _BINDINGS = replace(PODS, plural="pods/binding")  # the resource that a conflict names
-_OLD_EVICTION = "policy/v1beta1"  # understood as well
+_OLD_EVICTION = "policy/v1beta1"  # also accepted
 BINDING = Resource(plural="bindings", kind="Binding")
 EVICTION = Resource(group="policy", plural="evictions", kind="Eviction")
 
 
 class Subresources:
-    """Serves them for one API server."""
+    """Handles the subresources of one API server."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Subresources:
     async def handle(
         self, request: Request, resource: Resource, place: Place, verb: str
     ) -> Answer | None:
-        """Answer, or None when the subresource is served as the object itself is."""
-        if place.subresource == "scale":
-            return self._scale(resource, place, verb)
+        """Answer a request. Return None if the subresource is served like the object itself."""
+        if place.subresource == "scale" and verb == "get":
+            return self._scale(resource, place)
         if place.subresource == "log" and verb == "get":
             return self._log(place)
         if place.subresource in ("binding", "eviction") and verb == "create":
@@ -59,18 +59,13 @@ class Subresources:
             return await answers[place.subresource](request, place)
         return None
 
-    def _scale(self, resource: Resource, place: Place, verb: str) -> Answer:
+    def _scale(self, resource: Resource, place: Place) -> Answer:
         custom = self._registry.custom(resource)
-        paths = paths_of(custom)
-        if verb == "get":
-            stored = self._store.get(resource, place.namespace, place.name)
-            if stored is None:
-                raise errors.not_found(resource, place.name)
-            return json_answer(scale_of(stored.object(resource), paths, custom=custom is not None))
-        raise errors.method_not_allowed()
+        obj = self._store.existing(resource, place.namespace, place.name).object(resource)
+        return json_answer(scale_of(obj, paths_of(custom), custom=custom is not None))
 
     async def _bind(self, request: Request, place: Place) -> Answer:
-        """Give a pod its node.
+        """Set the node of a pod.
 
         Source: ``assignPod``, k8s.io/kubernetes pkg/registry/core/pod/storage/storage.go.
         """
@@ -78,16 +73,14 @@ class Subresources:
         target, meta = body.get("target") or {}, body.get("metadata") or {}
         if meta.get("name") != place.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
-        stored = self._store.get(PODS, place.namespace, place.name)
-        if stored is None:
-            raise errors.not_found(PODS, place.name)
+        stored = self._store.existing(PODS, place.namespace, place.name)
         pod = stored.object(PODS)
-        for name, told, actual in (
+        for name, title, actual in (
             ("uid", "UID", stored.uid),
             ("resourceVersion", "ResourceVersion", str(stored.version)),
         ):
             if meta.get(name) and meta[name] != actual:
-                text = f"{told} in precondition: {meta[name]}, {told} in object meta: {actual}"
+                text = f"{title} in precondition: {meta[name]}, {title} in object meta: {actual}"
                 raise errors.precondition_failed(PODS, place.namespace, place.name, text)
         if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
             text = f"pod {place.name} is assigned to a node, or is being deleted"
@@ -119,10 +112,8 @@ class Subresources:
         return json_answer(status, status=201)
 
     def _log(self, place: Place) -> Answer:
-        """Return the states of the containers: simulated ones have no output."""
-        stored = self._store.get(PODS, place.namespace, place.name)
-        if stored is None:
-            raise errors.not_found(PODS, place.name)
+        """Return the states of the containers, because simulated ones have no output."""
+        stored = self._store.existing(PODS, place.namespace, place.name)
         status = stored.object(PODS).get("status") or {}
         lines = [
             f"{one['name']}: simulated container, restarts {one.get('restartCount', 0)}, "

@@ -1,4 +1,4 @@
-"""Watches: from changes of the store to lines on a connection."""
+"""Watches: changes of the store as lines on a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,12 +18,12 @@ from sandbox.version import KubernetesVersion
 
 BOOKMARK_INTERVAL = 60.0  # seconds
 _LAST_BOOKMARK = 2.0  # seconds before the end
-_SHORTEST = 1800  # seconds; a watch without timeoutSeconds lives up to twice as long
-_BACKLOG = 32 * 1024 * 1024  # bytes that a slow client may be behind before it is cut off
+_SHORTEST = 1800  # seconds; a watch without timeoutSeconds lasts up to twice as long
+_BACKLOG = 32 * 1024 * 1024  # unsent bytes after which a slow client is disconnected
 
 
 class Watch:
-    """One open watch. ``stop`` ends it from outside, ``close`` must follow in any case."""
+    """An open watch. ``stop`` ends it from outside; ``close`` must be called in any case."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class Watch:
     ) -> None:
         self._seconds = seconds
         self._lines = first
-        self._queued = 0  # bytes that came since the last chunk
+        self._queued = 0  # bytes since the last chunk
         self._bookmark = bookmark
         self._over = over
         self._awake = asyncio.Event()
         self.close = close
 
     def push(self, line: bytes) -> None:
-        """Queue a line; a client that is too far behind is cut off."""
+        """Queue a line. End the watch if its client is too slow."""
         self._lines.append(line)
         self._queued += len(line)
         self._over = self._over or self._queued > _BACKLOG
@@ -55,7 +55,7 @@ class Watch:
         self._awake.set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Whole lines, many at once when they are there, until the time is up."""
+        """Yield whole lines, joined if several are queued, until the time is up."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
         bookmark_at = end
@@ -84,7 +84,7 @@ class Watch:
 
 
 def _next_bookmark(now: float, end: float) -> float:
-    """When a watch gets its next bookmark, ``end`` where there is none left.
+    """Return the time of the next bookmark; ``end`` if none is left.
 
     Source: ``cacheWatcher.nextBookmarkTime``, k8s.io/apiserver pkg/storage/cacher.
     """
@@ -93,7 +93,7 @@ def _next_bookmark(now: float, end: float) -> float:
 
 
 class Watches:
-    """Opens watches. A line is written once per change and form, whoever receives it."""
+    """Opens watches. A line is encoded once per change and form for all watches."""
 
     def __init__(
         self, store: Store, presenter: Presenter, *, version: KubernetesVersion, rng: Random
@@ -108,17 +108,17 @@ class Watches:
         self._last_line = b""
 
     def stop(self) -> None:
-        """End every watch, and each new one after what is there."""
+        """End every watch. New ones end after the present objects."""
         self._stopped = True
         for watch in tuple(self._open):
             watch.stop()
 
     def open(self, request: Request, resource: Resource, namespace: str, form: Form) -> Watch:
-        """Start to watch.
+        """Start a watch.
 
         Raises:
-            ApiError: 400, 422 or 500 for parameters that can't be read or don't go together. A
-                version that is too old leads to an ERROR event.
+            ApiError: 400, 422 or 500 for invalid or conflicting parameters. An expired version
+                leads to an ERROR event instead.
         """
         selection = selection_of(request, resource, namespace)
         request.number("limit")
@@ -195,7 +195,7 @@ class Watches:
 
 
 def _moved(stored: Stored, version: int) -> Stored:
-    """The object as it was, with the version of the change that took it out of a selection."""
+    """Return an object that left a selection, with the version of the change that removed it."""
     obj = msgspec.json.decode(b"{" + stored.body)
     obj["metadata"]["resourceVersion"] = str(version)
     return replace(stored, version=version, body=msgspec.json.encode(obj)[1:])

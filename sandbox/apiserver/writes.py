@@ -1,4 +1,4 @@
-"""One writing request: what is known about it on its way, and what it leads to."""
+"""The state and the result of one writing request."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a write leads to: the object as it is, or as it would be (dry run)."""
+    """The result of a write: the object as stored, or as it would be stored (dry run)."""
 
     status: int
     object: Stored | Json
@@ -23,7 +23,7 @@ class Written:
 
 @dataclass(slots=True, kw_only=True)
 class Write:
-    """One writing request on its way, with what is known about it so far."""
+    """One writing request and its collected warnings."""
 
     request: Request
     resource: Resource
@@ -37,8 +37,10 @@ class Write:
     def done(self, status: int, obj: Stored | Json) -> Written:
         return Written(status=status, object=obj, warnings=tuple(self.warnings))
 
-    def asked(self, operation: Operation, obj: Json, old: Json | None) -> AdmissionRequest:
-        """The request as admission sees it."""
+    def admission_request(
+        self, operation: Operation, obj: Json, old: Json | None
+    ) -> AdmissionRequest:
+        """Return the request for admission."""
         return AdmissionRequest(
             operation=operation,
             resource=self.resource,
@@ -55,7 +57,7 @@ class Write:
 
 
 def options_of(kind: str, request: Request) -> Json:
-    """The request's parameters as admission sees them, an object of ``kind``."""
+    """Return the request's parameters as an options object of ``kind``, for admission."""
     options: Json = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     for name in ("fieldManager", "fieldValidation"):
         if request.query.get(name):

@@ -37,14 +37,14 @@ from sandbox.objects.resources import NAMESPACES, PODS, Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.objects.strategies import prepare_create, prepare_identified, prepare_update
 from sandbox.objects.validation import Validation
-from sandbox.patching import ContentType, apply_patch
+from sandbox.patching.apply import ContentType, apply_patch
 from sandbox.version import KubernetesVersion
 
 Json = dict[str, Any]
 Change = Callable[[Json], Json]
 
 _PATCHES = (ContentType.JSON, ContentType.MERGE, ContentType.STRATEGIC)
-_TRIES = 5  # of an update that names no version, when others are faster
+_TRIES = 5  # of an update without a version, after concurrent writes
 
 
 class Writes:
@@ -78,13 +78,14 @@ class Writes:
         meta = checked_metadata(obj, resource, place)
         if meta.get("resourceVersion"):
             raise errors.plain("resourceVersion should not be set on objects to be created")
-        self._check_namespace(resource, place.namespace)
+        if resource.namespaced:
+            self._store.existing(NAMESPACES, "", place.namespace)
         obj = self._completed(write, obj, None)
         prepare_create(resource, obj)
         for name in ("uid", "creationTimestamp", "managedFields"):
             obj["metadata"].pop(name, None)
         self._record(write, obj)
-        asked = write.asked(Operation.CREATE, obj, None)
+        asked = write.admission_request(Operation.CREATE, obj, None)
         obj = await self._mutated(asked)
         if not obj["metadata"].get("name") and obj["metadata"].get("generateName"):
             obj["metadata"]["name"] = self._free_name(resource, obj["metadata"])
@@ -101,7 +102,7 @@ class Writes:
         if crds.is_definition(resource):
             obj["status"] = crds.first_status(obj)
         stored = self._store.create(resource, obj)
-        if crds.is_definition(resource):  # a real server takes a moment
+        if crds.is_definition(resource):  # a real server does it later
             status = crds.established_status(obj, self._clock.now())
             self._store.update(resource, {**stored.object(resource), "status": status})
         self._expiry.written(resource, stored)
@@ -161,9 +162,7 @@ class Writes:
 
     async def _update(self, write: Write, change: Change) -> Written:
         resource, place = write.resource, write.place
-        before = self._store.get(resource, place.namespace, place.name)
-        if before is None:
-            raise errors.not_found(resource, place.name)
+        before = self._store.existing(resource, place.namespace, place.name)
         old = before.object(resource)
         new = change(old)
         _check_version(new["metadata"].get("resourceVersion"), before, resource)
@@ -171,7 +170,7 @@ class Writes:
         carry_over(old, new)
         if place.subresource != "resize":
             new = prepare_update(resource, place.subresource, old, new)
-        asked = write.asked(Operation.UPDATE, new, old)
+        asked = write.admission_request(Operation.UPDATE, new, old)
         new = await self._mutated(asked)
         if place.subresource == "resize":
             new = prepare_resize(old, new, self._version)
@@ -211,12 +210,6 @@ class Writes:
         )
         return obj
 
-    def _check_namespace(self, resource: Resource, name: str) -> None:
-        if not resource.namespaced:
-            return
-        if self._store.get(NAMESPACES, "", name) is None:
-            raise errors.not_found(NAMESPACES, name)
-
     def _free_name(self, resource: Resource, meta: Json) -> str:
         while True:
             name = generated_name(meta["generateName"], self._rng)
@@ -234,14 +227,14 @@ class Writes:
 
 
 class _StaleUpdateError(Exception):
-    """The object changed during admission: the update starts again."""
+    """The object changed during admission, so the update is retried."""
 
 
 def _check_version(given: str | None, before: Stored, resource: Resource) -> None:
-    """An update that names a version must have seen the latest one.
+    """Check that an update with a version is based on the latest one.
 
     Raises:
-        ApiError: 409, it has seen another one.
+        ApiError: 409, it is based on another version.
     """
     if not given or given == str(before.version):
         return
@@ -250,5 +243,5 @@ def _check_version(given: str | None, before: Stored, resource: Resource) -> Non
 
 
 def _same_pod_spec(resource: Resource, obj: Json, old: Json | None) -> bool:
-    """Whether this is a pod whose spec is what it was: most writes, and nothing to complete."""
+    """Return True for a pod with an unchanged spec, as most writes are. It needs no defaults."""
     return resource is PODS and old is not None and obj.get("spec") == old.get("spec")

@@ -1,4 +1,4 @@
-"""What every controller does through the API: make and delete pods, write status, tell."""
+"""API writes of controllers: create and delete pods, write status, record Events."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from common.runtime.clock import Clock
 from sandbox.controllers.pods import OWNED_PODS
 from sandbox.controllers.view import Json, View
 
-MOST_AT_ONCE = 500  # pods that one reconciliation makes or deletes
+MOST_AT_ONCE = 500  # pods that one reconciliation creates or deletes
 
 
 class Actor:
-    """The hands of one controller, under the identity that ``client`` has."""
+    """Writes for one controller, under the identity of ``client``."""
 
     def __init__(
         self, client: KubeClient, view: View, clock: Clock, recorder: EventRecorder
@@ -28,9 +28,9 @@ class Actor:
         self._recorder = recorder
 
     async def create_pods(self, owner: Json, bodies: Sequence[Json]) -> KubeError | None:
-        """Make pods for ``owner``, in growing batches; the first refusal stops it.
+        """Create pods for ``owner``, in growing batches. Return the first refusal, which ends it.
 
-        One pod that is refused mostly means that all of them are, so it starts with one.
+        If one pod is refused, mostly all are, so the first batch has one pod.
         """
         namespace = owner["metadata"]["namespace"]
         bodies = bodies[:MOST_AT_ONCE]
@@ -56,7 +56,7 @@ class Actor:
         return None
 
     async def delete_pods(self, owner: Json, pods: Sequence[Pod]) -> None:
-        """Delete pods of ``owner``; those that are gone already are fine.
+        """Delete pods of ``owner``. Missing pods are ignored.
 
         Raises:
             KubeError: the first refusal, after all have been tried.
@@ -82,7 +82,7 @@ class Actor:
         return None
 
     async def write_status(self, endpoint: Endpoint[Any], obj: Json, status: Json) -> None:
-        """Bring ``status`` to the API server, unless the object has it already."""
+        """Write ``status`` unless the object already has it."""
         changes = status_changes(obj.get("status") or {}, status)
         if changes:
             await self.patch(endpoint, obj, {"status": changes}, subresource="status")
@@ -90,7 +90,7 @@ class Actor:
     async def patch(
         self, endpoint: Endpoint[Any], obj: Json, patch: Json, *, subresource: str = ""
     ) -> None:
-        """Apply a merge patch to an object; one that is gone is fine."""
+        """Apply a merge patch to an object. A missing object is ignored."""
         meta = obj["metadata"]
         try:
             await self.client.patch(
@@ -119,7 +119,7 @@ class Actor:
 
 
 def status_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that turns one status into another; zeros and empty lists are left out."""
+    """Return the merge patch from one status to another, without zeros and empty lists."""
     wanted = {name: value for name, value in new.items() if value not in (0, "", [], {}, None)}
     changes: dict[str, Any] = {
         name: value for name, value in wanted.items() if old.get(name) != value

@@ -1,4 +1,4 @@
-"""The disruption controller: keeps the status of PodDisruptionBudgets.
+"""The disruption controller, which keeps the status of PodDisruptionBudgets.
 
 Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from common.api.core import Pod
 from sandbox.admission.disruption import DELETION_TIMEOUT, GuardedPod, budget_status
 from sandbox.controllers.actor import Actor
-from sandbox.controllers.pods import controller_of, is_active, ready_since
+from sandbox.controllers.pods import controller_of, is_active, is_ready
 from sandbox.controllers.view import BUDGETS, View
 from sandbox.objects.label_selectors import selector_of
 
@@ -43,7 +43,7 @@ class Budgets:
             if gone:
                 kept = status.get("disruptedPods") or {}
                 patch["disruptedPods"] = {**kept, **dict.fromkeys(gone)}
-            # An eviction may have spent of it since we read it: then we lose, and look again.
+            # An eviction may have charged it in the meantime: then this conflicts, and is retried.
             version = {"resourceVersion": budget["metadata"]["resourceVersion"]}
             await self._actor.patch(
                 BUDGETS, budget, {"metadata": version, "status": patch}, subresource="status"
@@ -52,11 +52,11 @@ class Budgets:
 
 
 def guarded(pod: Pod, view: View) -> GuardedPod:
-    """What a budget needs to know of a pod: its health, and how many its controller wants."""
+    """Return a pod's health, and the desired replicas of its controller."""
     owner = controller_of(pod)
     return GuardedPod(
         name=pod.metadata.name,
-        healthy=is_active(pod) and ready_since(pod) is not None,
+        healthy=is_active(pod) and is_ready(pod),
         controller=owner.uid if owner is not None else "",
         expected=0
         if owner is None
@@ -65,7 +65,7 @@ def guarded(pod: Pod, view: View) -> GuardedPod:
 
 
 def expected_replicas(view: View, namespace: str, kind: str, name: str) -> int:
-    """How many pods the controller of a pod asks for; a Deployment speaks for its ReplicaSet."""
+    """Return the desired pods of a controller. A Deployment decides for its ReplicaSet."""
     cache = view.workloads.get(kind)
     owner = cache.get(namespace, name) if cache is not None else None
     if owner is None:

@@ -1,11 +1,10 @@
-"""The DaemonSet controller: one pod on every node that takes it.
+"""The DaemonSet controller: one pod on every suitable node.
 
 Source: k8s.io/kubernetes pkg/controller/daemon/daemon_controller.go, util/daemonset_util.go.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from common.api.core import Pod
@@ -16,12 +15,11 @@ from sandbox.controllers.pods import (
     REVISION_HASH,
     OwnedPodSpec,
     is_finished,
+    is_ready,
     owner_reference,
     pod_from_template,
-    ready_since,
     template_hash,
 )
-from sandbox.controllers.replica_sets import is_available, seconds_to_available
 from sandbox.controllers.rollout import resolved
 
 Json = dict[str, Any]
@@ -39,7 +37,7 @@ _TOLERATED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSteps:
-    """Nodes that need a pod, and pods that have to go."""
+    """The nodes that need a pod, and the pods to delete."""
 
     create_on: tuple[str, ...] = ()
     delete: tuple[Pod, ...] = ()
@@ -51,46 +49,43 @@ class DaemonSets:
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
 
-    async def reconcile(self, namespace: str, name: str) -> float | None:
+    async def reconcile(self, namespace: str, name: str) -> None:
         view = self._actor.view
         owner = view.get("DaemonSet", namespace, name)
         if owner is None:
-            return None
+            return
         uid = owner["metadata"]["uid"]
         revision = template_hash(owner["spec"]["template"])
-        now = self._actor.clock.now()
         nodes = [
             node["metadata"]["name"]
             for node in view.nodes.snapshot.items()
             if node_obstacle(daemon_spec(owner), node) is None
         ]
-        steps = daemon_steps(owner, nodes, view.owned.of(uid), revision, now)
+        steps = daemon_steps(owner, nodes, view.owned.of(uid), revision)
         bodies = [daemon_pod(owner, node, revision) for node in steps.create_on]
         failure = await self._actor.create_pods(owner, bodies)
         await self._actor.delete_pods(owner, steps.delete)
         pods = view.owned.of(uid)
         await self._actor.write_status(
-            DAEMON_SETS, owner, daemon_set_status(owner, nodes, pods, revision, now)
+            DAEMON_SETS, owner, daemon_set_status(owner, nodes, pods, revision)
         )
         if failure is not None:
             raise failure
-        return seconds_to_available(pods, owner["spec"].get("minReadySeconds", 0), now)
 
 
 def daemon_steps(
-    owner: Json, nodes: Sequence[str], pods: Sequence[Pod], revision: str, now: datetime
+    owner: Json, nodes: Sequence[str], pods: Sequence[Pod], revision: str
 ) -> DaemonSteps:
     """Decide the next steps.
 
-    A rolling update deletes outdated pods as long as no more than ``maxUnavailable`` nodes are
-    without an available one; a surge is not made. A pod that has finished is replaced.
+    A rolling update deletes outdated pods while at most ``maxUnavailable`` nodes are without an
+    available one. There is no surge. A pod that has finished is replaced.
     """
     create: list[str] = []
     delete: list[Pod] = []
     sound: list[Pod] = []
     broken: list[Pod] = []
     unavailable = 0
-    least = owner["spec"].get("minReadySeconds", 0)
     by_node: dict[str, list[Pod]] = {}
     for pod in sorted(pods, key=_seniority):
         by_node.setdefault(node_of(pod), []).append(pod)
@@ -102,20 +97,19 @@ def daemon_steps(
         elif is_finished(here[0]):
             delete.append(here[0])
         elif (here[0].metadata.labels or {}).get(REVISION_HASH) != revision:
-            (sound if is_available(here[0], least, now) else broken).append(here[0])
-        unavailable += not here or not is_available(here[0], least, now)
+            (sound if is_ready(here[0]) else broken).append(here[0])
+        unavailable += not here or not is_ready(here[0])
     delete += [pod for left in by_node.values() for pod in left]
     strategy = owner["spec"].get("updateStrategy") or {}
-    if strategy.get("type") != "OnDelete":
-        most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
-        allowed = resolved(most, len(nodes), up=True)
-        delete += [*broken, *sound[: max(allowed - unavailable, 0)]]
+    most = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
+    allowed = resolved(most, len(nodes), up=True)
+    delete += [*broken, *sound[: max(allowed - unavailable, 0)]]
     leaving = tuple(pod for pod in delete if pod.metadata.deletion_timestamp is None)
     return DaemonSteps(create_on=tuple(create), delete=leaving)
 
 
 def node_of(pod: Pod) -> str:
-    """The node that the pod is on, or is meant for."""
+    """Return the node of a pod, or the one that it is created for."""
     if pod.spec.node_name or not isinstance(pod.spec, OwnedPodSpec):
         return pod.spec.node_name
     affinity = (pod.spec.affinity or {}).get("nodeAffinity") or {}
@@ -129,7 +123,7 @@ def node_of(pod: Pod) -> str:
 
 
 def daemon_spec(owner: Json) -> Json:
-    """The template's spec with the tolerations that every daemon has."""
+    """Return the template's spec with the tolerations of every daemon."""
     spec = dict(owner["spec"]["template"]["spec"])
     tolerations = list(spec.get("tolerations") or ())
     for key, effect in _TOLERATED:
@@ -141,7 +135,7 @@ def daemon_spec(owner: Json) -> Json:
 
 
 def daemon_pod(owner: Json, node: str, revision: str) -> Json:
-    """A pod that fits no other node."""
+    """Return a pod that fits no other node."""
     reference = owner_reference(owner, api_version="apps/v1", kind="DaemonSet")
     pod = pod_from_template(owner["spec"]["template"], reference, labels={REVISION_HASH: revision})
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
@@ -152,19 +146,18 @@ def daemon_pod(owner: Json, node: str, revision: str) -> Json:
 
 
 def daemon_set_status(
-    owner: Json, nodes: Sequence[str], pods: Sequence[Pod], revision: str, now: datetime
+    owner: Json, nodes: Sequence[str], pods: Sequence[Pod], revision: str
 ) -> Json:
-    """Counts of nodes, not of pods."""
-    least = owner["spec"].get("minReadySeconds", 0)
-    there = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-    right = {node_of(pod): pod for pod in there if node_of(pod) in nodes}
-    available = sum(is_available(pod, least, now) for pod in right.values())
+    """Return the status, which counts nodes."""
+    present = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+    right = {node_of(pod): pod for pod in present if node_of(pod) in nodes}
+    available = sum(is_ready(pod) for pod in right.values())
     return {
         "observedGeneration": owner["metadata"].get("generation", 0),
         "desiredNumberScheduled": len(nodes),
         "currentNumberScheduled": len(right),
-        "numberMisscheduled": sum(node_of(pod) not in nodes for pod in there),
-        "numberReady": sum(ready_since(pod) is not None for pod in right.values()),
+        "numberMisscheduled": sum(node_of(pod) not in nodes for pod in present),
+        "numberReady": sum(is_ready(pod) for pod in right.values()),
         "numberAvailable": available,
         "numberUnavailable": len(nodes) - available,
         "updatedNumberScheduled": sum(

@@ -5,14 +5,13 @@ Source: k8s.io/kubernetes pkg/controller/deployment.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from common.errors import ConflictError, NotFoundError
 from common.kube.endpoints import DEPLOYMENTS, REPLICA_SETS
 from common.kube.events import NORMAL
 from sandbox.controllers.actor import Actor
-from sandbox.controllers.conditions import with_condition
 from sandbox.controllers.pods import TEMPLATE_HASH, is_finished, owner_reference, template_hash
 from sandbox.controllers.rollout import (
     Replicas,
@@ -21,25 +20,23 @@ from sandbox.controllers.rollout import (
     recreate,
     rolling_update,
 )
+from sandbox.objects.conditions import with_condition
 
 Json = dict[str, Any]
 
-REVISION = "deployment.kubernetes.io/revision"
-
-_DESIRED = "deployment.kubernetes.io/desired-replicas"
-_MAXIMUM = "deployment.kubernetes.io/max-replicas"
 # Reasons of the condition Progressing.
-_CREATED = "NewReplicaSetCreated"
 _UPDATED = "ReplicaSetUpdated"
 _AVAILABLE = "NewReplicaSetAvailable"
-_EXCEEDED = "ProgressDeadlineExceeded"
 
-_DEFAULT_DEADLINE = 600  # seconds
-_LOOK_AGAIN = 1.0  # seconds; pods that are gone at last change nothing that we are woken for
+_HISTORY = 10  # old ReplicaSets that are kept
+_RETRY = 1.0  # seconds; the end of a terminating pod wakes no Deployment
 
 
 class Deployments:
-    """Makes ReplicaSets for Deployments, and moves replicas between them."""
+    """Creates ReplicaSets for Deployments, and moves replicas between them.
+
+    It numbers no revisions and has no progress deadline.
+    """
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
@@ -59,24 +56,21 @@ class Deployments:
         if not deployment["spec"].get("paused"):
             if new is None and not waits:
                 await self._create(deployment, digest, old)
-                return None  # the new ReplicaSet wakes us
-            if new is not None:
-                await self._number(deployment, new, old)
+                return None  # the new ReplicaSet wakes the Deployment
             await self._scale(deployment, new, old)
             if new is not None:
-                await self._clean_up(deployment, old)
+                await self._clean_up(old)
         elif new is not None and not any(one["spec"]["replicas"] for one in old):
             await self._scale_one(deployment, new, deployment["spec"]["replicas"])
-        now = self._actor.clock.now()
-        status = deployment_status(deployment, new, old, now)
+        status = deployment_status(deployment, new, old, self._actor.clock.now())
         await self._actor.write_status(DEPLOYMENTS, deployment, status)
-        return _LOOK_AGAIN if waits else _seconds_to_deadline(deployment, status, now)
+        return _RETRY if waits else None
 
     def _pods_left(self, replica_set: Json) -> int:
-        """The pods of a ReplicaSet that have not ended, those included that are being deleted.
+        """Return the number of a ReplicaSet's pods that have not ended, including terminating ones.
 
-        With the strategy Recreate no new ReplicaSet is made while there are any.
-        Source: ``oldPodsRunning``, k8s.io/kubernetes pkg/controller/deployment/recreate.go.
+        With the strategy Recreate no ReplicaSet is created while there are any. Source:
+        ``oldPodsRunning``, k8s.io/kubernetes pkg/controller/deployment/recreate.go.
         """
         pods = self._actor.view.owned.all_of(replica_set["metadata"]["uid"])
         return sum(not is_finished(pod) for pod in pods)
@@ -84,33 +78,10 @@ class Deployments:
     async def _create(self, deployment: Json, digest: str, old: Sequence[Json]) -> None:
         spec = deployment["spec"]
         count = first_replicas(spec["replicas"], [_replicas(one) for one in old], _tolerance(spec))
-        body = new_replica_set(deployment, digest, count, _next_revision(old))
+        body = new_replica_set(deployment, digest, count)
         namespace = deployment["metadata"]["namespace"]
         await self._actor.client.create(REPLICA_SETS.as_dicts(), body, namespace=namespace)
-        name = body["metadata"]["name"]
-        self._record_scaled(deployment, name, 0, count)
-        conditions = with_condition(
-            (deployment.get("status") or {}).get("conditions") or (),
-            "Progressing",
-            True,
-            _CREATED,
-            f'Created new replica set "{name}"',
-            now=self._actor.clock.now(),
-            timed=True,
-        )
-        status = {"conditions": conditions}
-        await self._actor.write_status(DEPLOYMENTS, deployment, status)
-
-    async def _number(self, deployment: Json, new: Json, old: Sequence[Json]) -> None:
-        """Give the new ReplicaSet the highest revision, and tell it on the Deployment."""
-        revision = _revision(new)
-        if old and revision <= max(map(_revision, old)):
-            revision = _next_revision(old)
-            await self._actor.patch(REPLICA_SETS, new, _annotation(REVISION, str(revision)))
-        if _revision(deployment) != revision:
-            # Through the status: an annotation of its own would be a new generation.
-            told = _annotation(REVISION, str(revision))
-            await self._actor.patch(DEPLOYMENTS, deployment, told, subresource="status")
+        self._record_scaled(deployment, body["metadata"]["name"], 0, count)
 
     async def _scale(self, deployment: Json, new: Json | None, old: Sequence[Json]) -> None:
         spec = deployment["spec"]
@@ -131,10 +102,10 @@ class Deployments:
             await self._scale_one(deployment, by_name[name], count)
 
     async def _scale_one(self, deployment: Json, replica_set: Json, count: int) -> None:
-        """Scale a ReplicaSet, but only as we have seen it.
+        """Scale a ReplicaSet.
 
         Raises:
-            ConflictError: it has changed since; the change will wake us.
+            ConflictError: it has changed since it was read; the change wakes the Deployment.
         """
         before = replica_set["spec"].get("replicas", 0)
         if before == count:
@@ -147,11 +118,10 @@ class Deployments:
         await self._actor.patch(REPLICA_SETS, replica_set, patch)
         self._record_scaled(deployment, meta["name"], before, count)
 
-    async def _clean_up(self, deployment: Json, old: Sequence[Json]) -> None:
-        """Forget old ReplicaSets beyond the limit of the history."""
+    async def _clean_up(self, old: Sequence[Json]) -> None:
+        """Delete the oldest ReplicaSets without pods beyond the limit of the history."""
         idle = [one for one in old if not one["spec"].get("replicas") and not _present(one)]
-        limit = deployment["spec"].get("revisionHistoryLimit", 10)
-        for one in sorted(idle, key=_revision)[: max(len(idle) - limit, 0)]:
+        for one in idle[: max(len(idle) - _HISTORY, 0)]:
             meta = one["metadata"]
             try:
                 await self._actor.client.delete(
@@ -170,24 +140,17 @@ class Deployments:
         )
 
 
-def new_replica_set(deployment: Json, digest: str, replicas: int, revision: int) -> Json:
-    """The ReplicaSet for the Deployment's present template."""
+def new_replica_set(deployment: Json, digest: str, replicas: int) -> Json:
+    """Return the ReplicaSet for the present template of a Deployment."""
     meta, spec = deployment["metadata"], deployment["spec"]
     template_meta = spec["template"].get("metadata") or {}
     labels = {**(template_meta.get("labels") or {}), TEMPLATE_HASH: digest}
     selector = spec["selector"]
-    tolerance = _tolerance(spec)
-    most = spec["replicas"] + (tolerance.surge if tolerance else 0)
-    body: Json = {
+    return {
         "metadata": {
             "name": f"{meta['name']}-{digest}",
             "namespace": meta["namespace"],
             "labels": labels,
-            "annotations": {
-                _DESIRED: str(spec["replicas"]),
-                _MAXIMUM: str(most),
-                REVISION: str(revision),
-            },
             "ownerReferences": [
                 owner_reference(deployment, api_version="apps/v1", kind="Deployment")
             ],
@@ -201,15 +164,12 @@ def new_replica_set(deployment: Json, digest: str, replicas: int, revision: int)
             "template": {**spec["template"], "metadata": {**template_meta, "labels": labels}},
         },
     }
-    if spec.get("minReadySeconds"):
-        body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-    return body
 
 
 def deployment_status(
     deployment: Json, new: Json | None, old: Sequence[Json], now: datetime
 ) -> Json:
-    """``status`` with the conditions Available and Progressing."""
+    """Return ``status`` with the conditions Available and Progressing."""
     spec = deployment["spec"]
     owned = [*old, new] if new is not None else list(old)
     total = sum(_present(one) for one in owned)
@@ -224,8 +184,7 @@ def deployment_status(
         "unavailableReplicas": max(spec["replicas"] - available, 0),
     }
     tolerance = _tolerance(spec)
-    least = spec["replicas"] - (tolerance.unavailable if tolerance else 0)
-    enough = available >= least
+    enough = available >= spec["replicas"] - (tolerance.unavailable if tolerance else 0)
     conditions = with_condition(
         (deployment.get("status") or {}).get("conditions") or (),
         "Available",
@@ -233,74 +192,25 @@ def deployment_status(
         "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
         f"Deployment {'has' if enough else 'does not have'} minimum availability.",
         now=now,
-        timed=True,
     )
-    status["conditions"] = _with_progress(deployment, status, conditions, new, now)
+    status["conditions"] = _with_progress(status, conditions, spec["replicas"], now)
     return status
 
 
-def _with_progress(
-    deployment: Json, status: Json, conditions: list[Json], new: Json | None, now: datetime
-) -> list[Json]:
-    name = new["metadata"]["name"] if new is not None else deployment["metadata"]["name"]
-    wanted = deployment["spec"]["replicas"]
-    complete = (
-        status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == wanted
+def _with_progress(status: Json, conditions: list[Json], wanted: int, now: datetime) -> list[Json]:
+    """Set the condition Progressing. A pod that is lost after a rollout doesn't change it."""
+    updated, replicas = status["updatedReplicas"], status["replicas"]
+    was_complete = any(one.get("reason") == _AVAILABLE for one in conditions)
+    complete = updated == replicas and (
+        was_complete or replicas == status["availableReplicas"] == wanted
     )
-    if complete:
-        text = f'ReplicaSet "{name}" has successfully progressed.'
-        return with_condition(
-            conditions, "Progressing", True, _AVAILABLE, text, now=now, timed=True
-        )
-    present = next((one for one in conditions if one["type"] == "Progressing"), None)
-    settled = status["replicas"] == status["updatedReplicas"]
-    if settled and present is not None and present["reason"] == _AVAILABLE:
-        return conditions  # a lost pod is no new rollout
-    if not _progressed(deployment.get("status") or {}, status) and present is not None:
-        if present["reason"] in (_AVAILABLE, _EXCEEDED):
-            return conditions
-        since = datetime.fromisoformat(present["lastUpdateTime"])
-        if now < since + _deadline(deployment):
-            return conditions
-        text = f'ReplicaSet "{name}" has timed out progressing.'
-        return with_condition(
-            conditions, "Progressing", False, _EXCEEDED, text, now=now, timed=True
-        )
-    others = [one for one in conditions if one["type"] != "Progressing"]
-    text = f'ReplicaSet "{name}" is progressing.'
-    made = with_condition(others, "Progressing", True, _UPDATED, text, now=now, timed=True)
-    if present is not None and present["status"] == "True":
-        made[-1]["lastTransitionTime"] = present["lastTransitionTime"]
-    return made
-
-
-def _progressed(before: Json, status: Json) -> bool:
-    """Whether there are more new pods, fewer old ones, or more that are ready or available.
-
-    Source: ``DeploymentProgressing``, k8s.io/kubernetes pkg/controller/deployment/util.
-    """
-    counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    old = before.get("replicas", 0) - before.get("updatedReplicas", 0)
-    return status["replicas"] - status["updatedReplicas"] < old or any(
-        status[one] > before.get(one, 0) for one in counts
-    )
-
-
-def _seconds_to_deadline(deployment: Json, status: Json, now: datetime) -> float | None:
-    for one in status["conditions"]:
-        if one["type"] == "Progressing" and one["reason"] in (_CREATED, _UPDATED):
-            due = datetime.fromisoformat(one["lastUpdateTime"]) + _deadline(deployment)
-            return max((due - now).total_seconds(), 1.0)
-    return None
-
-
-def _deadline(deployment: Json) -> timedelta:
-    seconds = deployment["spec"].get("progressDeadlineSeconds", _DEFAULT_DEADLINE)
-    return timedelta(seconds=seconds)
+    reason = _AVAILABLE if complete else _UPDATED
+    text = "ReplicaSet has successfully progressed." if complete else "ReplicaSet is progressing."
+    return with_condition(conditions, "Progressing", True, reason, text, now=now)
 
 
 def _tolerance(spec: Mapping[str, Any]) -> Tolerance | None:
-    """The bounds of a rolling update; None for the strategy Recreate."""
+    """Return the bounds of a rolling update; None for the strategy Recreate."""
     strategy = spec.get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return None
@@ -330,18 +240,5 @@ def _hash_of(replica_set: Json) -> str:
     return digest
 
 
-def _revision(obj: Json) -> int:
-    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
-    return int(text) if text.isdecimal() else 0
-
-
-def _next_revision(old: Sequence[Json]) -> int:
-    return max(map(_revision, old), default=0) + 1
-
-
 def _age(obj: Json) -> tuple[str, str]:
     return obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]
-
-
-def _annotation(name: str, value: str) -> Json:
-    return {"metadata": {"annotations": {name: value}}}

@@ -1,7 +1,7 @@
-"""The Job controller: pods that run to their end, as often as asked for.
+"""The Job controller.
 
-A Job has completions and a parallelism, and replaces failed pods without end. Source:
-k8s.io/kubernetes pkg/controller/job/job_controller.go.
+A Job has a parallelism. Simulated containers don't end by themselves, so it never completes. Failed
+pods are replaced without limit. Source: k8s.io/kubernetes pkg/controller/job/job_controller.go.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,11 @@ from typing import Any
 from common.api.core import Pod
 from common.kube.endpoints import JOBS
 from sandbox.controllers.actor import MOST_AT_ONCE, Actor
-from sandbox.controllers.conditions import with_condition
 from sandbox.controllers.pods import (
     is_active,
+    is_ready,
     owner_reference,
     pod_from_template,
-    ready_since,
 )
 from sandbox.times import rfc3339
 
@@ -35,8 +34,9 @@ class Jobs:
         if job is None:
             return
         uid, failure = job["metadata"]["uid"], None
-        missing = missing_pods(job["spec"], view.owned.of(uid))
-        if missing:
+        active = sum(is_active(pod) for pod in view.owned.of(uid))
+        missing = job["spec"]["parallelism"] - active
+        if missing > 0:
             reference = owner_reference(job, api_version="batch/v1", kind="Job")
             body = pod_from_template(job["spec"]["template"], reference)
             failure = await self._actor.create_pods(job, [body] * min(missing, MOST_AT_ONCE))
@@ -46,33 +46,12 @@ class Jobs:
             raise failure
 
 
-def missing_pods(spec: Json, pods: Sequence[Pod]) -> int:
-    """Return how many pods are to be made."""
-    active = sum(is_active(pod) for pod in pods)
-    left: int = spec.get("completions", 1) - _succeeded(pods)
-    wanted: int = min(spec.get("parallelism", 1), left)
-    return max(wanted - active, 0)
-
-
 def job_status(job: Json, pods: Sequence[Pod], now: datetime) -> Json:
-    """Return the counts, and the condition Complete once all pods have succeeded."""
-    old, done = job.get("status") or {}, _succeeded(pods)
+    """Return the counts."""
     active = [pod for pod in pods if is_active(pod)]
-    status: Json = {
-        "startTime": old.get("startTime") or rfc3339(now),
+    return {
+        "startTime": (job.get("status") or {}).get("startTime") or rfc3339(now),
         "active": len(active),
-        "ready": sum(ready_since(pod) is not None for pod in active),
-        "succeeded": done,
+        "ready": sum(is_ready(pod) for pod in active),
         "failed": sum(pod.status.phase == "Failed" for pod in pods),
     }
-    if done >= job["spec"].get("completions", 1):
-        text = "Reached expected number of succeeded pods"
-        before = old.get("conditions") or ()
-        status["conditions"] = with_condition(
-            before, "Complete", True, "CompletionsReached", text, now=now
-        )
-    return status
-
-
-def _succeeded(pods: Sequence[Pod]) -> int:
-    return sum(pod.status.phase == "Succeeded" for pod in pods)

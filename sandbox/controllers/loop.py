@@ -1,4 +1,4 @@
-"""A controller's loop: keys of objects that may need work, workers, and back-off."""
+"""A controller's loop: a queue of object keys, workers, and back-off."""
 
 import asyncio
 import logging
@@ -10,9 +10,9 @@ from sandbox.work_queue import WorkQueue
 logger = logging.getLogger(__name__)
 
 Reconcile = Callable[[str, str], Awaitable[float | None]]
-"""Brings one object, by namespace and name, where its spec wants it.
+"""Reconciles one object by namespace and name.
 
-Returns the seconds after which it wants to look again, None for when something changes.
+Returns the seconds after which it must run again; None until the next change.
 """
 
 _FIRST_PAUSE = 0.1  # seconds after the first failure, then twice as long each time
@@ -20,10 +20,10 @@ _LONGEST_PAUSE = 60.0
 
 
 class Loop:
-    """Runs ``reconcile`` for every key that is added, each key in one hand at a time.
+    """Runs ``reconcile`` for every added key, and never twice at the same time for one key.
 
-    Changes of one object that come within ``settle`` seconds of its last turn are dealt with
-    together: the status of a thousand pods that become ready is not written a thousand times.
+    Changes of one object within ``settle`` seconds of its last run are handled together. So the
+    status of a thousand pods that become ready is not written a thousand times.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Which nodes a pod may run on, and whether there is room: the scheduler's filters.
+"""The scheduler's filters: suitable nodes for a pod, and their room.
 
-Node selectors, the names of nodes that pods of a DaemonSet ask for, ``unschedulable``, readiness
-and resources count; other taints, affinities, preferences and topology don't.
+Node selectors, the node names of DaemonSet pods, ``unschedulable``, readiness and resources count.
+Other taints, affinities, preferences and topology don't.
 
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins; k8s.io/component-helpers
 scheduling/corev1.
@@ -23,7 +23,7 @@ _MANY = Quantity.from_value(10**6)
 
 
 class Obstacle(enum.StrEnum):
-    """Why a pod can't be placed on a node; the value is the scheduler's text."""
+    """The reason why a pod can't be placed on a node; the value is the scheduler's text."""
 
     UNSCHEDULABLE = "node(s) were unschedulable"
     NOT_READY = "node(s) had untolerated taint {node.kubernetes.io/not-ready: }"
@@ -39,7 +39,7 @@ _SHORT = {"cpu": Obstacle.CPU, "memory": Obstacle.MEMORY}
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """What a node offers, and what its pods take of it."""
+    """The allocatable resources of a node, and those that its pods use."""
 
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     used: dict[str, Quantity] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Room:
             self.used[name] = self.used.get(name, ZERO) + amount
         self.pods += 1
 
-    def give_back(self, requests: Mapping[str, Quantity]) -> None:
+    def free(self, requests: Mapping[str, Quantity]) -> None:
         for name, amount in requests.items():
             self.used[name] -= amount
         self.pods -= 1
 
     def obstacle(self, requests: Mapping[str, Quantity]) -> Obstacle | None:
-        """What there is too little of; a resource that isn't requested can't be short."""
+        """Return a resource that is insufficient. Only requested resources count."""
         if self.pods + 1 > self.allocatable.get("pods", _MANY).value:
             return Obstacle.PODS
         for name, amount in requests.items():
@@ -66,7 +66,7 @@ class Room:
         return None
 
     def score(self, requests: Mapping[str, Quantity]) -> float:
-        """How empty the node would stay, 1 is empty: the pod goes where most is left."""
+        """Return the free share of the node after placement; 1 is empty."""
         shares = []
         for name in ("cpu", "memory"):
             total = self.allocatable.get(name, ZERO).nanos
@@ -75,8 +75,8 @@ class Room:
         return sum(shares) / len(shares)
 
 
-class Ledger:
-    """Which pod is where and takes how much; kept up to date change by change."""
+class Placements:
+    """The nodes and requests of all pods, updated with each change."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Room] = {}
@@ -86,16 +86,16 @@ class Ledger:
         return uid in self._placed
 
     def room(self, node: str) -> Room:
-        """The node's room; empty and without capacity for an unknown node."""
+        """Return the node's room. An unknown node has no capacity."""
         return self._rooms.setdefault(node, Room())
 
     def describe(self, node: Json) -> None:
-        """Take over the node's allocatable resources."""
+        """Update the node's allocatable resources."""
         allocatable = parse_quantities((node.get("status") or {}).get("allocatable"))
         self.room(node["metadata"]["name"]).allocatable = allocatable
 
     def place(self, uid: str, node: str, requests: Mapping[str, Quantity]) -> bool:
-        """Count a pod on a node; whether it takes less than before."""
+        """Count a pod on a node. Return True if it uses less than before."""
         before = self._placed.get(uid)
         if before == (node, requests):
             return False
@@ -107,16 +107,16 @@ class Ledger:
         )
 
     def release(self, uid: str) -> bool:
-        """Stop counting a pod; False if it wasn't counted."""
+        """Stop counting a pod. Return False if it wasn't counted."""
         before = self._placed.pop(uid, None)
         if before is None:
             return False
-        self.room(before[0]).give_back(before[1])
+        self.room(before[0]).free(before[1])
         return True
 
 
 def node_obstacle(spec: Json, node: Json) -> Obstacle | None:
-    """Return why a pod with this spec may not run on ``node``, room aside."""
+    """Return why a pod with this spec may not run on ``node``, apart from room."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     unready = any(one["type"] == "Ready" and one["status"] != "True" for one in conditions)
     for key, holds, obstacle in (
@@ -129,7 +129,7 @@ def node_obstacle(spec: Json, node: Json) -> Obstacle | None:
 
 
 def _tolerates(toleration: Json, key: str) -> bool:
-    """Whether a toleration makes a taint of this key, with the effect NoSchedule, harmless."""
+    """Return True if a toleration covers a NoSchedule taint of this key."""
     effect, wanted = toleration.get("effect"), toleration.get("key")
     if effect not in (None, "", "NoSchedule"):
         return False

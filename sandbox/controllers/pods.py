@@ -1,11 +1,11 @@
-"""What controllers make of pods: new ones from a template, and which of them count.
+"""Pods of controllers: creation from a template, and their states.
 
 Source: k8s.io/kubernetes pkg/controller/controller_utils.go, pkg/api/v1/pod/util.go.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,18 +21,18 @@ REVISION_HASH = "controller-revision-hash"
 
 _SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
 _HASH_LENGTH = 10
-_DAWN = datetime.min.replace(tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class OwnedPodSpec(PodSpec, frozen=True, kw_only=True):
-    """A spec that also says for which node the pod is meant."""
+    """A spec with the node affinity of DaemonSet pods."""
 
     affinity: dict[str, Any] | None = None
 
 
 class OwnedPod(Pod, frozen=True, kw_only=True):
-    """A pod as controllers see it."""
+    """A pod with the fields that controllers read."""
 
     spec: OwnedPodSpec = OwnedPodSpec()
 
@@ -41,7 +41,7 @@ OWNED_PODS = Endpoint("", "v1", "pods", "Pod", OwnedPod)
 
 
 def owner_reference(owner: Json, *, api_version: str, kind: str) -> dict[str, Any]:
-    """The reference of a managing controller."""
+    """Return the reference of a managing controller."""
     meta = owner["metadata"]
     return {
         "apiVersion": api_version,
@@ -54,7 +54,7 @@ def owner_reference(owner: Json, *, api_version: str, kind: str) -> dict[str, An
 
 
 def template_hash(template: Json) -> str:
-    """A short name for a pod template; equal templates have equal hashes."""
+    """Return a short hash of a pod template, independent of the order of keys."""
     digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
     return "".join(_SAFE_LETTERS[byte % len(_SAFE_LETTERS)] for byte in digest[:_HASH_LENGTH])
 
@@ -66,7 +66,7 @@ def pod_from_template(
     name: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A new pod of ``owner``, an owner reference; without ``name`` the server makes one."""
+    """Return a new pod of ``owner``, an owner reference. The server generates a missing name."""
     meta = template.get("metadata") or {}
     made: dict[str, Any] = {"name": name} if name else {"generateName": f"{owner['name']}-"}
     all_labels = {**(meta.get("labels") or {}), **(labels or {})}
@@ -81,7 +81,7 @@ def pod_from_template(
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:
-    """The reference of the controller that manages the pod."""
+    """Return the reference of the controller that manages the pod."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller:
             return owner
@@ -89,52 +89,40 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 
 def is_finished(pod: Pod) -> bool:
-    """Whether all its containers have ended for good."""
+    """Return True if all containers have ended permanently."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether the pod counts as one of its controller's replicas."""
+    """Return True if the pod counts as one of its controller's replicas."""
     return not is_finished(pod) and pod.metadata.deletion_timestamp is None
 
 
-def ready_since(pod: Pod) -> datetime | None:
-    """When the pod became ready; None while it isn't."""
-    for condition in pod.status.conditions or ():
-        if condition.type == "Ready" and condition.status == "True":
-            return condition.last_transition_time or _DAWN
-    return None
-
-
-def available_in(pod: Pod, min_ready: int, now: datetime) -> timedelta | None:
-    """How long until a ready pod counts as available: zero when it does, None if not ready."""
-    since = ready_since(pod)
-    if since is None:
-        return None
-    return (
-        max(since + timedelta(seconds=min_ready) - now, timedelta(0))
-        if min_ready
-        else (timedelta(0))
+def is_ready(pod: Pod) -> bool:
+    """Return True while the pod's condition Ready is true."""
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in pod.status.conditions or ()
     )
 
 
 def to_delete(pods: Iterable[Pod], count: int) -> list[Pod]:
-    """The ``count`` pods that are missed least.
+    """Return the ``count`` pods to delete first.
 
-    Unscheduled ones first, then by phase, not ready before ready, restarted before not, young
-    before old. Source: ``ActivePodsWithRanks``.
+    Unscheduled pods come first, then the order is by phase, not ready before ready, restarted
+    before not restarted, young before old. Source: ``ActivePodsWithRanks``.
     """
-    return sorted(pods, key=_worth)[:count]
+    return sorted(pods, key=_rank)[:count]
 
 
-def _worth(pod: Pod) -> tuple[bool, int, bool, int, float, str]:
+def _rank(pod: Pod) -> tuple[bool, int, bool, int, float, str]:
     restarts = max((one.restart_count for one in pod.status.container_statuses or ()), default=0)
-    created = pod.metadata.creation_timestamp or _DAWN
+    created = pod.metadata.creation_timestamp or _EARLIEST
     return (
         bool(pod.spec.node_name),
         _PHASES.get(pod.status.phase, 0),
-        ready_since(pod) is not None,
+        is_ready(pod),
         -restarts,
-        -created.timestamp() if created > _DAWN else 0.0,
+        -created.timestamp() if created > _EARLIEST else 0.0,
         pod.metadata.name,
     )

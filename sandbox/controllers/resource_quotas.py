@@ -1,24 +1,22 @@
-"""The quota controller: keeps the status of ResourceQuotas for pods.
+"""The quota controller, which keeps the status of ResourceQuotas for pods.
 
-Admission adds to it at once; this recomputes it, which is how usage ever falls.
+Admission charges a quota at once. This controller recomputes it, so that usage can fall.
 
 Source: k8s.io/kubernetes pkg/controller/resourcequota.
 """
 
 from datetime import timedelta
 
-import msgspec
-
+from common.kube.endpoints import PODS
 from sandbox.admission.quotas import pod_usage, quota_status
 from sandbox.controllers.actor import Actor
-from sandbox.controllers.scheduler import SCHEDULABLE_PODS
 from sandbox.controllers.view import QUOTAS
 
 _RESYNC = timedelta(minutes=5).total_seconds()  # for changes that no watch reports
 
 
 class ResourceQuotas:
-    """Recomputes a quota when it, or a pod of its namespace, changes, and now and then."""
+    """Recomputes a quota when it, or a pod of its namespace, changes, and periodically."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
@@ -28,8 +26,7 @@ class ResourceQuotas:
         if quota is None:
             return None
         now = self._actor.clock.now()
-        listing = await self._actor.client.list(SCHEDULABLE_PODS, namespace=namespace)
-        pods = [msgspec.to_builtins(pod, str_keys=True) for pod in listing.items]
+        pods = (await self._actor.client.list(PODS.as_dicts(), namespace=namespace)).items
         status = quota_status(quota, [(pod, pod_usage(pod, now)) for pod in pods])
         if status != quota.get("status"):
             version = {"resourceVersion": quota["metadata"]["resourceVersion"]}

@@ -1,4 +1,4 @@
-"""How a Deployment moves from its old ReplicaSets to the new one: numbers only.
+"""Replica counts of a Deployment's rollout from its old ReplicaSets to the new one.
 
 Source: k8s.io/kubernetes pkg/controller/deployment/rolling.go and recreate.go.
 """
@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """What a rollout needs to know of one ReplicaSet."""
+    """The counts of one ReplicaSet."""
 
     name: str
     wanted: int  # spec.replicas
@@ -21,16 +21,16 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How far a rolling update may leave the wanted number of replicas."""
+    """The bounds of a rolling update around the desired number of replicas."""
 
     surge: int
     unavailable: int
 
     @classmethod
     def of(cls, strategy: Mapping[str, int | str], replicas: int) -> Self:
-        """Resolve percentages: the surge is rounded up, what may be missing is rounded down.
+        """Resolve percentages: the surge is rounded up, the unavailable pods are rounded down.
 
-        Both at zero would stop every rollout; then one pod may be missing.
+        If both are zero, one pod may be unavailable; otherwise no rollout could proceed.
         """
         surge = resolved(strategy.get("maxSurge", "25%"), replicas, up=True)
         unavailable = resolved(strategy.get("maxUnavailable", "25%"), replicas, up=False)
@@ -42,10 +42,10 @@ class Tolerance:
 def rolling_update(
     replicas: int, new: Replicas, old: Sequence[Replicas], tolerance: Tolerance
 ) -> dict[str, int]:
-    """The ReplicaSets to scale, and to what; ``old`` is ordered from oldest to youngest.
+    """Return the new sizes of ReplicaSets; ``old`` is ordered from oldest to youngest.
 
-    The new one grows first, within the surge; when it can't, the old ones shrink:
-    first by pods that are not available anyway, then while enough pods stay available.
+    The new one grows first, within the surge. If it can't, the old ones shrink: first by pods that
+    are not available, then while enough pods stay available.
     """
     grown = _grown(replicas, new, old, tolerance)
     if grown != new.wanted:
@@ -67,7 +67,7 @@ def rolling_update(
 
 
 def recreate(replicas: int, new: Replicas | None, old: Sequence[Replicas]) -> dict[str, int]:
-    """All old pods go first; the new ReplicaSet grows when none is left."""
+    """Scale all old ReplicaSets to zero, and the new one up after their pods are gone."""
     shrink = {one.name: 0 for one in old if one.wanted}
     if shrink:
         return shrink
@@ -77,7 +77,7 @@ def recreate(replicas: int, new: Replicas | None, old: Sequence[Replicas]) -> di
 
 
 def first_replicas(replicas: int, old: Sequence[Replicas], tolerance: Tolerance | None) -> int:
-    """With how many replicas a new ReplicaSet starts; no tolerance means Recreate."""
+    """Return the size of a new ReplicaSet; no tolerance means Recreate."""
     if tolerance is None:
         return 0 if any(one.wanted or one.present for one in old) else replicas
     new = Replicas(name="", wanted=0)
@@ -92,7 +92,7 @@ def _grown(replicas: int, new: Replicas, old: Sequence[Replicas], tolerance: Tol
 
 
 def resolved(value: int | str, total: int, *, up: bool) -> int:
-    """An absolute number, or a percentage of ``total``, rounded up or down."""
+    """Return an absolute number, or a percentage of ``total``, rounded up or down."""
     if isinstance(value, str) and value.endswith("%"):
         share = total * int(value[:-1]) / 100
         return ceil(share) if up else floor(share)

@@ -1,10 +1,14 @@
-"""All controllers together, each under the identity of its own service account."""
+"""Controllers and scheduler with their clients, ready to run beside any API server.
+
+Each controller writes as its own service account of kube-system.
+"""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
 
 from common.kube.client import KubeClient
-from common.kube.endpoints import REPLICA_SETS, REPLICATION_CONTROLLERS
 from common.kube.events import EventRecorder
 from common.runtime.clock import Clock
 from sandbox.controllers.actor import Actor
@@ -15,6 +19,8 @@ from sandbox.controllers.jobs import Jobs
 from sandbox.controllers.loop import Loop, Reconcile
 from sandbox.controllers.replica_sets import ReplicaSets
 from sandbox.controllers.resource_quotas import ResourceQuotas
+from sandbox.controllers.scheduler import NAME as SCHEDULER
+from sandbox.controllers.scheduler import Scheduler
 from sandbox.controllers.stateful_sets import StatefulSets
 from sandbox.controllers.view import View
 
@@ -22,11 +28,22 @@ Wake = Callable[[str, str], None]
 
 USER_AGENT = "kube-controller-manager"
 
+CONTROLLERS = (
+    "daemon-set-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "job-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "statefulset-controller",
+)
+"""The service accounts of controllers in kube-system."""
+
 
 class Controllers:
     """Runs every controller; ``run`` is endless.
 
-    ``client_of`` gives the open client of a controller, by the name of its service account in
+    ``client_of`` returns the open client of a controller, by the name of its service account in
     kube-system; its user agent is ``USER_AGENT``. All caches read through ``reader``.
     """
 
@@ -38,15 +55,11 @@ class Controllers:
         self._clock = clock
         self._recorders: list[EventRecorder] = []
         self._loops: list[Loop] = []
-        daemons = DaemonSets(self._actor("daemon-set-controller"))
-        actor = self._actor("replicaset-controller")
-        plain = self._actor("replication-controller")
         for kind, reconcile in (
             ("Deployment", Deployments(self._actor("deployment-controller")).reconcile),
-            ("ReplicaSet", ReplicaSets(actor, REPLICA_SETS).reconcile),
-            ("ReplicationController", ReplicaSets(plain, REPLICATION_CONTROLLERS).reconcile),
+            ("ReplicaSet", ReplicaSets(self._actor("replicaset-controller")).reconcile),
             ("StatefulSet", StatefulSets(self._actor("statefulset-controller")).reconcile),
-            ("DaemonSet", daemons.reconcile),
+            ("DaemonSet", DaemonSets(self._actor("daemon-set-controller")).reconcile),
             ("Job", Jobs(self._actor("job-controller")).reconcile),
             ("PodDisruptionBudget", Budgets(self._actor("disruption-controller")).reconcile),
             ("ResourceQuota", ResourceQuotas(self._actor("resourcequota-controller")).reconcile),
@@ -55,11 +68,6 @@ class Controllers:
         for kind in ("PodDisruptionBudget", "ResourceQuota"):
             self._view.on("Pod", self._waker_of_namespace(kind))
         self._view.on("Node", self._wake_daemon_sets)
-
-    @property
-    def synced(self) -> bool:
-        """Whether all caches have been filled once."""
-        return self._view.synced
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -83,7 +91,7 @@ class Controllers:
         return loop
 
     def _waker_of_namespace(self, kind: str) -> Wake:
-        """Wake every object of ``kind`` in the namespace of a pod that changed."""
+        """Return a function that queues every object of ``kind`` in the namespace of a pod."""
         loop = next(one for one in self._loops if one.name == kind)
 
         def wake(namespace: str, _: str) -> None:
@@ -96,3 +104,38 @@ class Controllers:
         loop = next(one for one in self._loops if one.name == "DaemonSet")
         for obj in self._view.workloads["DaemonSet"].snapshot.items():
             loop.add(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+
+class MakeClient(Protocol):
+    """Creates a client for a user. The caller enters its context."""
+
+    def __call__(self, user_agent: str, *, user: str = "") -> KubeClient: ...
+
+
+@contextlib.asynccontextmanager
+async def control_plane(
+    make_client: MakeClient, clock: Clock
+) -> AsyncIterator[Sequence[Callable[[], Awaitable[None]]]]:
+    """Create controllers and scheduler; yield the endless functions that run them.
+
+    Their clients are open while the context is entered.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        reader = await stack.enter_async_context(
+            make_client(USER_AGENT, user="system:kube-controller-manager")
+        )
+        clients = {
+            account: await stack.enter_async_context(
+                make_client(USER_AGENT, user=f"system:serviceaccount:kube-system:{account}")
+            )
+            for account in CONTROLLERS
+        }
+        placing = await stack.enter_async_context(
+            make_client("kube-scheduler", user="system:kube-scheduler")
+        )
+        recorder = EventRecorder(placing, SCHEDULER, clock=clock)
+        yield (
+            Controllers(reader, clients.__getitem__, clock).run,
+            Scheduler(placing, clock, recorder).run,
+            recorder.run,
+        )

@@ -1,4 +1,4 @@
-"""What the controllers see: caches of the objects they work with, shared by all of them."""
+"""Caches of the objects that controllers read, shared by all of them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,6 @@ from common.kube.endpoints import (
     JOBS,
     NODES,
     REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Endpoint,
 )
@@ -26,25 +25,25 @@ Wake = Callable[[str, str], None]
 BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 QUOTAS = Endpoint("", "v1", "resourcequotas", "ResourceQuota", dict[str, Any])
 
-_UNCONFIRMED = 60.0  # seconds for which a pod that we made may be missing in the watch
-_REMEMBERED = 4096  # UIDs of pods that are gone
+_UNCONFIRMED = 60.0  # seconds for which a created pod may be missing in the watch
+_MOST_GONE = 4096  # UIDs of deleted pods that are kept
 
 
 class OwnedPods:
-    """Pods by the UID of their controller; knows of our own writes before the watch does."""
+    """Pods by the UID of their controller, including own writes before the watch reports them."""
 
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, Pod]] = {}
         self._unconfirmed: dict[str, float] = {}  # pod UID -> loop time of its creation
-        self._doomed: set[str] = set()
-        self._gone: dict[str, None] = {}  # in the order of their end
+        self._deleting: set[str] = set()
+        self._gone: dict[str, None] = {}  # in the order of deletion
 
     def of(self, owner_uid: str) -> list[Pod]:
-        """The owner's pods without those whose deletion we have asked for."""
-        return [pod for pod in self.all_of(owner_uid) if pod.metadata.uid not in self._doomed]
+        """Return the owner's pods without those whose deletion was requested."""
+        return [pod for pod in self.all_of(owner_uid) if pod.metadata.uid not in self._deleting]
 
     def all_of(self, owner_uid: str) -> list[Pod]:
-        """The owner's pods, those included that are going."""
+        """Return the owner's pods, including terminating ones."""
         found = self._pods.get(owner_uid)
         if not found:
             return []
@@ -54,7 +53,7 @@ class OwnedPods:
         return list(found.values())
 
     def created(self, pod: Pod) -> None:
-        """The API server has stored a pod of ours."""
+        """Add a pod that the API server has stored."""
         uid, owner = pod.metadata.uid, controller_of(pod)
         if owner is None or uid in self._gone:
             return
@@ -64,9 +63,9 @@ class OwnedPods:
             self._unconfirmed[uid] = asyncio.get_running_loop().time()
 
     def deleted(self, pod: Pod) -> None:
-        """The API server has accepted our deletion of a pod."""
+        """Mark a pod whose deletion the API server has accepted."""
         if pod.metadata.uid not in self._gone:
-            self._doomed.add(pod.metadata.uid)
+            self._deleting.add(pod.metadata.uid)
 
     def observe(self, change: Change[OwnedPod]) -> None:
         if change.old is not None:
@@ -85,17 +84,17 @@ class OwnedPods:
             if not self._pods[owner.uid]:
                 del self._pods[owner.uid]
         if gone:
-            self._doomed.discard(uid)
+            self._deleting.discard(uid)
             self._gone[uid] = None
-            if len(self._gone) > _REMEMBERED:
+            if len(self._gone) > _MOST_GONE:
                 del self._gone[next(iter(self._gone))]
 
 
 class View:
     """Caches of pods, workloads, nodes, budgets and quotas; ``run`` is endless.
 
-    ``wake`` is called for the owner of a pod or workload that changed, by the owner's kind,
-    and for the changed object itself, by its own.
+    ``wake`` is called for the owner of a pod or workload that changed, by the owner's kind, and for
+    the changed object itself, by its own.
     """
 
     def __init__(self, client: KubeClient) -> None:
@@ -114,7 +113,6 @@ class View:
                 STATEFUL_SETS,
                 DAEMON_SETS,
                 JOBS,
-                REPLICATION_CONTROLLERS,
                 BUDGETS,
                 QUOTAS,
             )
@@ -128,12 +126,12 @@ class View:
         self._wakes.setdefault(kind, []).append(wake)
 
     def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """An object that is there and stays there; one that is being deleted is no work."""
+        """Return an object; None if it is missing or being deleted."""
         found = self.workloads[kind].get(namespace, name)
         return None if found is None or found["metadata"].get("deletionTimestamp") else found
 
     def owned_by(self, uid: str, kind: str, namespace: str) -> Sequence[Json]:
-        """The objects of ``kind`` that a controller owns."""
+        """Return the objects of ``kind`` that a controller owns."""
         return [
             one
             for one in self.workloads[kind].in_namespace(namespace)
@@ -142,11 +140,6 @@ class View:
                 for owner in one["metadata"].get("ownerReferences") or ()
             )
         ]
-
-    @property
-    def synced(self) -> bool:
-        """Whether everything has been listed once."""
-        return all(cache.synced for cache in self._caches())
 
     async def run(self) -> None:
         """Run the caches until cancelled."""

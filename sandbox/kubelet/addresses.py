@@ -1,4 +1,4 @@
-"""Addresses of pods; at those of simulated ones nothing listens."""
+"""IP addresses of pods. Nothing listens on those of simulated pods."""
 
 import ipaddress
 import itertools
@@ -8,7 +8,7 @@ _FIRST = 10
 
 
 class Addresses:
-    """Hands out addresses of a network, each to one pod at a time."""
+    """Assigns the addresses of a network, each to one pod at a time."""
 
     def __init__(self, network: str = _SIMULATED) -> None:
         self._network = ipaddress.ip_network(network)
@@ -20,7 +20,7 @@ class Addresses:
     def take(self) -> str:
         """Return a free address; the least recently used ones come last.
 
-        Raises RuntimeError when the network has no more.
+        Raises RuntimeError if the network has no more.
         """
         if len(self._taken) >= self._most:
             raise RuntimeError(f"{self._most} pods have all addresses of {self._network}")
@@ -31,10 +31,10 @@ class Addresses:
                 return address
 
     def keep(self, offered: str, chosen: str) -> None:
-        """Of an address that was taken, another one was used: the pod already had it."""
+        """Replace an offered address by the one that the pod already has."""
         if offered != chosen:
-            self.give_back(offered)
+            self.release(offered)
             self._taken.add(chosen)
 
-    def give_back(self, address: str) -> None:
+    def release(self, address: str) -> None:
         self._taken.discard(address)

@@ -1,6 +1,6 @@
-"""Whether a node has room: admission of new pods and of resizes, and the order of retries.
+"""Admission of new pods and of resizes by a node, and the order of retries.
 
-Pure. Source: k8s.io/kubernetes pkg/kubelet/allocation and lifecycle/predicate.go, as written
+Without I/O. Source: k8s.io/kubernetes pkg/kubelet/allocation and lifecycle/predicate.go, as written
 down in kubernetes-resize.md 3.1, 3.3 and 4.
 """
 
@@ -12,7 +12,7 @@ from sandbox.kubelet.pod_resources import Totals
 
 
 class Answer(enum.StrEnum):
-    """What becomes of a resize; the values are reasons of the condition PodResizePending."""
+    """The decision on a resize; the values are reasons of the condition PodResizePending."""
 
     ADMITTED = ""
     DEFERRED = "Deferred"  # tried again
@@ -21,18 +21,18 @@ class Answer(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """A node without the pod in question; CPU in millicores, memory in bytes."""
+    """A node without the pod to admit; CPU in millicores, memory in bytes."""
 
     allocatable: Totals
-    capacity: Totals  # what the node has before the kubelet keeps something back
+    capacity: Totals  # including reserved resources
     used: Totals  # other pods at their allocated values
-    pods: int  # how many pods fit
+    pods: int  # the maximum number of pods
     used_pods: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why there is no room; ``reason`` is the pod's, e.g. ``OutOfcpu``."""
+    """The reason why there is no room; ``reason`` is the pod's, for example ``OutOfcpu``."""
 
     reason: str
     message: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeAnswer:
-    """The answer to a resize, and why."""
+    """The decision on a resize, with its message."""
 
     answer: Answer
     message: str = ""
@@ -50,10 +50,10 @@ ADMITTED = ResizeAnswer(answer=Answer.ADMITTED)
 
 
 def admit(total: Totals, room: Room) -> Refusal | None:
-    """Decide whether a pod that asks for ``total`` fits; None is yes.
+    """Admit a pod that requests ``total``: return None, or a refusal.
 
-    Exactly full is fine. A resource that the pod doesn't ask for is never missing, and limits
-    don't count. The first resource that is missing is the one that is named.
+    A pod may fill the node completely. Only requested resources count, and limits don't. The
+    refusal names the first insufficient resource.
     """
     for name, wanted, used, there in (
         ("pods", 1, room.used_pods, room.pods),
@@ -72,9 +72,9 @@ def admit(total: Totals, room: Room) -> Refusal | None:
 def admit_resize(total: Totals, room: Room, *, minor: int) -> ResizeAnswer:
     """Decide on a resize to ``total``, of all containers and resources at once.
 
-    A pod that is larger than its node is Infeasible up to Kubernetes 1.35; from 1.36 on the
-    API server refuses such a resize, and the kubelet answers Deferred for it. Where both
-    resources are too large, memory is named.
+    A pod that is larger than its node is Infeasible up to Kubernetes 1.35. From 1.36 on the API
+    server refuses this resize, and the kubelet answers Deferred for it. If both resources are too
+    large, memory is named.
     """
     if minor <= 35:
         for resource, wanted, there in (
@@ -95,19 +95,20 @@ def admit_resize(total: Totals, room: Room, *, minor: int) -> ResizeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The values that decide the order of pending resizes."""
+    """The values that determine the order of pending resizes."""
 
     wanted: Totals
     allocated: Totals
     priority: int
     guaranteed: bool
-    since: datetime | None  # in PodResizePending; None is not yet
+    since: datetime | None  # in PodResizePending; None if not pending yet
 
 
 def retry_order(waiting: Waiting, latest: datetime) -> tuple[bool, int, bool, datetime]:
-    """Sort key of the retry queue, first come lowest; ``latest`` stands for "not yet waiting".
+    """Return the sort key of the retry queue; ``latest`` replaces a missing ``since``.
 
-    1. resizes that raise no total, 2. higher priority, 3. Guaranteed first, 4. longest wait.
+    The order is: 1. resizes that raise no total, 2. higher priority, 3. Guaranteed first, 4.
+    longest wait.
     """
     rises = (
         waiting.wanted.cpu > waiting.allocated.cpu

@@ -1,6 +1,6 @@
 """The two conditions of a resize: PodResizePending and PodResizeInProgress.
 
-They are there with status True, or not at all (kubernetes-resize.md 3.1). Source:
+They have status True, or are absent (kubernetes-resize.md 3.1). Source:
 ``updatedPodResizeCondition``, k8s.io/kubernetes pkg/kubelet/status/status_manager.go.
 """
 
@@ -24,11 +24,11 @@ class ResizeCondition:
     message: str = ""
     probed: datetime
     since: datetime
-    generation: int  # 0: not known
+    generation: int  # 0: unknown
 
     def json(self, *, with_generation: bool) -> dict[str, Any]:
-        """As it stands in a patch; null removes what an earlier status said."""
-        told: dict[str, Any] = {
+        """Return the condition for a patch. Null removes the value of an earlier status."""
+        condition: dict[str, Any] = {
             "type": self.type,
             "status": "True",
             "reason": self.reason or None,
@@ -37,14 +37,14 @@ class ResizeCondition:
             "lastTransitionTime": rfc3339(self.since),
         }
         if with_generation and self.generation:
-            told["observedGeneration"] = self.generation
-        return told
+            condition["observedGeneration"] = self.generation
+        return condition
 
 
 def pending(
     old: ResizeCondition | None, *, reason: str, message: str, generation: int, now: datetime
 ) -> ResizeCondition:
-    """Not admitted; since when counts from the last change of the reason."""
+    """Return the condition of a resize that isn't admitted. ``since`` changes with the reason."""
     since = old.since if old is not None and old.reason == reason else now
     return ResizeCondition(
         type=PENDING,
@@ -64,7 +64,7 @@ def in_progress(
     generation: int,
     now: datetime,
 ) -> ResizeCondition:
-    """Admitted, not actuated; the generation stays that of the admission."""
+    """Return the condition of an admitted resize. It keeps the generation of the admission."""
     since = old.since if old is not None and old.reason == reason else now
     return ResizeCondition(
         type=IN_PROGRESS,

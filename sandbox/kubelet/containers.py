@@ -1,4 +1,4 @@
-"""One container: its runs, its ends, its restarts."""
+"""One container: its runs, their ends, and restarts."""
 
 import enum
 import hashlib
@@ -15,7 +15,7 @@ CONFIG_ERROR = "CreateContainerConfigError"
 
 
 class Kind(enum.Enum):
-    """When a container runs."""
+    """The time at which a container runs."""
 
     INIT = enum.auto()  # before the others, to its end
     SIDECAR = enum.auto()  # before the others, and beside them
@@ -24,7 +24,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run of a container ended."""
+    """The end of a run of a container."""
 
     exit_code: int
     reason: str
@@ -45,7 +45,7 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Container:
-    """A container of a pod on this node; its state is exactly one of waiting, running, ended."""
+    """A container of a pod on this node. Its state is exactly one of waiting, running, ended."""
 
     spec: ContainerSpec
     kind: Kind
@@ -56,15 +56,15 @@ class Container:
     last: Ended | None = None  # the run before the present one
     container_id: str = ""
     restarts: int = 0
-    failures: int = 0  # since the last long run: the step of the back-off
+    failures: int = 0  # since the last long run; determine the back-off
     ready_at: datetime | None = None  # None: never
     restart_at: datetime | None = None
-    exit_at: datetime | None = None
-    local: bool = False  # a process of this machine; how it fares is observed
+    exit_at: datetime | None = None  # of an init container
+    local: bool = False  # a process of this machine, whose state is observed
     started_up: bool = True  # of a process: its startup probe has succeeded
     answers: bool = True  # of a process: its readiness probe succeeds
-    doomed: bool = False  # of a process: it is to end, and may run again
-    problem: str = ""  # of a process: what its variables lack; it can't be made without
+    stopping: bool = False  # of a process: it must end, and may run again
+    problem: str = ""  # of a process: a missing source of its variables, which delays it
 
     @property
     def name(self) -> str:
@@ -76,11 +76,11 @@ class Container:
 
     @property
     def held_back(self) -> bool:
-        """Whether it waits for what its variables lack."""
+        """True if it waits for a missing source of its variables."""
         return self.waiting is not None and self.waiting[0] == CONFIG_ERROR
 
     def is_ready(self, now: datetime) -> bool:
-        """Ready is a running container past its delay, or an init container that has done well."""
+        """Return True for a running container past its delay, or a completed init container."""
         if self.kind is Kind.INIT:
             return self.ended is not None and self.ended.exit_code == 0
         if self.local:
@@ -97,9 +97,7 @@ class Container:
         reason, message = self.waiting or ("ContainerCreating", "")
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
-    def run(
-        self, now: datetime, *, pod_uid: str, ready_after: float, exit_after: float | None
-    ) -> None:
+    def run(self, now: datetime, *, pod_uid: str, ready_after: float) -> None:
         """Start a run; ``ready_after`` may be infinite."""
         seed = f"{pod_uid}/{self.name}/{self.restarts}"
         self.container_id = "containerd://" + hashlib.sha256(seed.encode()).hexdigest()
@@ -107,13 +105,12 @@ class Container:
         self.waiting = self.ended = self.restart_at = None
         never = ready_after == float("inf")
         self.ready_at = None if never else now + timedelta(seconds=ready_after)
-        self.exit_at = None if exit_after is None else now + timedelta(seconds=exit_after)
-        self.doomed = False
+        self.stopping = False
         self.started_up = self.spec.startup_probe is None
         self.answers = self.spec.readiness_probe is None
 
     def end(self, now: datetime, *, exit_code: int, reason: str = "") -> None:
-        """End the present run; without a reason the exit code decides it."""
+        """End the present run. Without a reason the exit code determines it."""
         self.ended = Ended(
             exit_code=exit_code,
             reason=reason or ("Error" if exit_code else "Completed"),
@@ -124,11 +121,11 @@ class Container:
         self.started = self.waiting = self.exit_at = None
 
     def restart_later(self, timing: Timing, *, pod: str, at_once: bool) -> bool:
-        """Plan the next run after an end; True if it has to wait for the back-off.
+        """Plan the next run after an end. Return True if it has to wait for the back-off.
 
-        The first restart comes soon, the second after ``timing.backoff``, each further one after
-        twice as long; a run of ``timing.backoff_reset`` forgives everything. ``at_once`` is a
-        restart that the kubelet itself wants. ``pod`` is ``name_namespace(uid)``.
+        The first restart has a short delay, the second waits for ``timing.backoff``, and each
+        further one for twice as long. A run of ``timing.backoff_reset`` resets this. ``at_once`` is
+        a restart that the kubelet itself requests. ``pod`` is ``name_namespace(uid)``.
         """
         ended = self.ended
         if ended is None:
@@ -148,12 +145,12 @@ class Container:
         return waits
 
     def hold_back(self) -> bool:
-        """Let it wait for what its variables lack; False if it did already, for the same."""
-        told = (CONFIG_ERROR, self.problem)
-        if self.waiting == told:
+        """Wait for a missing source of variables. Return False if it already waits for the same."""
+        reason = (CONFIG_ERROR, self.problem)
+        if self.waiting == reason:
             return False
         self.last = self.ended or self.last
-        self.waiting, self.ended, self.restart_at = told, None, None
+        self.waiting, self.ended, self.restart_at = reason, None, None
         return True
 
     def start_again(self) -> None:

@@ -1,8 +1,7 @@
-"""Which container uses how much: rules of a scenario, or annotations of the pod itself.
+"""Usage of containers: rules of a scenario, or annotations of the pod.
 
-An annotation ``usage.sandbox/cpu``, ``usage.sandbox/memory`` or, for one container,
-``usage.sandbox/<container>.cpu`` wins over the rules; its value is a quantity, or a model as
-JSON. For each resource the first rule counts that matches and names it.
+An annotation ``usage.sandbox/cpu`` or ``usage.sandbox/memory`` overrides the rules; its value is a
+quantity, or a model as JSON. For each resource the first rule applies that matches and names it.
 """
 
 import logging
@@ -14,10 +13,9 @@ import msgspec
 
 from common.errors import ConfigError
 from common.quantity import Quantity
-from sandbox.description import Section
+from sandbox.description import Described, read
 from sandbox.kubelet.usage import Load, Model, parse_model
 from sandbox.kubelet.wire import RunnablePod
-from sandbox.matching import Match
 
 logger = logging.getLogger(__name__)
 
@@ -29,66 +27,73 @@ _AMOUNTS: Mapping[str, Callable[[Quantity], int]] = {
 }
 
 
+class Match(Described, frozen=True, kw_only=True):
+    """Selects pods by namespace and labels. An empty namespace matches all."""
+
+    namespace: str = ""
+    labels: Mapping[str, str] = {}
+
+    def fits(self, pod: RunnablePod) -> bool:
+        """Return True if the rule applies to the containers of ``pod``."""
+        meta = pod.metadata
+        return self.namespace in ("", meta.namespace) and (
+            self.labels.items() <= (meta.labels or {}).items()
+        )
+
+
+class _DescribedRule(Described, frozen=True, kw_only=True):
+    match: Match = Match()
+    cpu: Any = None
+    memory: Any = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRule:
-    """Usage of some containers; None leaves a resource to later rules."""
+    """Usage of each container of the pods that match. None leaves a resource to later rules."""
 
     match: Match
     cpu: Model | None = None  # millicores
     memory: Model | None = None  # bytes
 
     @classmethod
-    def parse(cls, section: Section, *, seed: int = 0) -> Self:
+    def parse(cls, raw: object, field: str, *, seed: int = 0) -> Self:
         """Read ``{match, cpu, memory}``.
 
         Raises:
-            ConfigError: an unknown field, or no model; the message names it.
+            ConfigError: an unknown field, or an invalid model; the message names it.
         """
-        match = Match.parse(section.section("match"))
+        rule = read(raw, _DescribedRule, field)
         models = {
-            name: parse_model(
-                section.raw(name), amount=amount, field=section.field(name), seed=seed
-            )
+            name: parse_model(model, amount=amount, field=f"{field}.{name}", seed=seed)
             for name, amount in _AMOUNTS.items()
-            if name in section
+            if (model := getattr(rule, name)) is not None
         }
-        section.close()
-        return cls(match=match, **models)
+        return cls(match=rule.match, **models)
 
 
-def load_of(pod: RunnablePod, container: str, rules: Sequence[UsageRule]) -> Load:
-    """The usage of one container; small and constant without a rule.
+def load_of(pod: RunnablePod, rules: Sequence[UsageRule]) -> Load:
+    """Return the usage of a pod's containers. Without a rule it is small and constant.
 
-    An annotation that can't be parsed is passed over.
+    An annotation that can't be parsed is ignored.
     """
-    meta = pod.metadata
+    fitting = [rule for rule in rules if rule.match.fits(pod)]
     chosen: dict[str, Any] = {}
     for resource in _AMOUNTS:
-        told = _annotated(pod, container, resource)
-        if told is not None:
-            chosen[resource] = told
-    for rule in rules:
-        fits = rule.match.fits_container(container) and rule.match.fits_pod(
-            namespace=meta.namespace, name=meta.name, node=pod.spec.node_name, labels=meta.labels
-        )
-        for resource in _AMOUNTS:
-            model = getattr(rule, resource)
-            if fits and model is not None:
-                chosen.setdefault(resource, model)
+        models = (_annotated(pod, resource), *(getattr(rule, resource) for rule in fitting))
+        model = next((one for one in models if one is not None), None)
+        if model is not None:
+            chosen[resource] = model
     return Load(**chosen)
 
 
-def _annotated(pod: RunnablePod, container: str, resource: str) -> Model | None:
-    annotations = pod.metadata.annotations or {}
-    for key in (f"{PREFIX}{container}.{resource}", f"{PREFIX}{resource}"):
-        text = annotations.get(key)
-        if text is None:
-            continue
-        try:
-            raw = msgspec.json.decode(text) if text.lstrip().startswith("{") else text
-            return parse_model(raw, amount=_AMOUNTS[resource], field=key)
-        except (ConfigError, msgspec.DecodeError) as error:
-            logger.warning(
-                "annotation ignored", extra={"pod": pod.metadata.name, "error": str(error)}
-            )
+def _annotated(pod: RunnablePod, resource: str) -> Model | None:
+    key = f"{PREFIX}{resource}"
+    text = (pod.metadata.annotations or {}).get(key)
+    if text is None:
+        return None
+    try:
+        raw = msgspec.json.decode(text) if text.lstrip().startswith("{") else text
+        return parse_model(raw, amount=_AMOUNTS[resource], field=key)
+    except (ConfigError, msgspec.DecodeError) as error:
+        logger.warning("annotation ignored", extra={"pod": pod.metadata.name, "error": str(error)})
     return None

@@ -1,7 +1,7 @@
 """A metrics server: ``metrics.k8s.io/v1beta1`` as an ASGI application.
 
-It samples what kubelets tell, once per window, and serves the last sample until the next one, as
-metrics-server does. Source: kubernetes-resize.md 7; k8s.io/metrics pkg/apis/metrics/v1beta1.
+It samples the usage that kubelets report once per window, and serves the last sample until the next
+one, like metrics-server. Source: kubernetes-resize.md 7; k8s.io/metrics pkg/apis/metrics/v1beta1.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _ROOT = f"/apis/{GROUP_VERSION}"
 
 
 class UsageSource(Protocol):
-    """Who knows what is used: the kubelets; ``window`` is in seconds."""
+    """The source of usage, which is the kubelets; ``window`` is in seconds."""
 
     def pod_usages(self, *, window: float) -> Iterable[PodUsage]: ...
 
@@ -39,8 +39,8 @@ class UsageSource(Protocol):
 class MetricsServer:
     """Samples usage (``run``, endless) and answers requests (the object is an ASGI application).
 
-    ``fault`` is an HTTP status that every request is answered with, for tests of clients;
-    while ``stalled``, nothing is sampled and the answers get old.
+    ``fault`` is an HTTP status for all requests, for tests of clients. While ``stalled``, nothing
+    is sampled and the responses get old.
     """
 
     def __init__(self, source: UsageSource, clock: Clock, *, window: timedelta) -> None:
@@ -60,7 +60,7 @@ class MetricsServer:
                 self.sample()
 
     def sample(self) -> None:
-        """Replace what is served by what is used now."""
+        """Replace the served sample by the present usage."""
         window = self._window.total_seconds()
         self._pods = {
             (usage.namespace, usage.name): usage for usage in self._source.pod_usages(window=window)
@@ -144,7 +144,7 @@ class MetricsServer:
 
 
 def _amounts(usage: Usage) -> dict[str, str]:
-    """Nanocores and Ki, as metrics-server writes them."""
+    """Return nanocores and Ki, as metrics-server writes them."""
     nanocores = round(usage.cpu_millicores * 1_000_000)
     return {
         "cpu": f"{nanocores}n" if nanocores else "0",

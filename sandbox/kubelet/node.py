@@ -1,6 +1,6 @@
 """One kubelet: its node, the pods on it, and the queue of resizes that wait for room.
 
-Without I/O. What the shell has to write or to look at again is collected in ``touched``.
+Without I/O. ``touched`` collects the pods that the shell has to process.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,6 @@ from sandbox.kubelet.pod_resources import (
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.times import rfc3339
 
-_SORTED_FROM = 34  # the minor from which on the retry queue has an order
 _DECLARED_FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -36,7 +35,7 @@ _DECLARED_FEATURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """A node as it is described; CPU in millicores, memory in bytes."""
+    """The description of a node; CPU in millicores, memory in bytes."""
 
     name: str
     capacity: Totals
@@ -47,7 +46,7 @@ class NodeShape:
 
     @property
     def all_labels(self) -> Mapping[str, str]:
-        """The described labels, and those that every kubelet sets."""
+        """The described labels, and those of every kubelet."""
         return {
             "kubernetes.io/hostname": self.name,
             "kubernetes.io/os": "linux",
@@ -71,7 +70,7 @@ class Node:
         self.simulation = simulation
         self.pods: dict[str, PodRun] = {}  # by UID
         self.touched: set[str] = set()  # UIDs whose state may have changed
-        self.frozen = False  # a dead kubelet: nothing moves, nothing is reported
+        self.frozen = False  # a stopped kubelet: nothing changes, nothing is reported
         self._queue: list[PodRun] = []
 
     @property
@@ -79,7 +78,7 @@ class Node:
         return self.shape.name
 
     def room(self, without: PodRun) -> Room:
-        """The node as it looks to ``without``, all others at their allocated values."""
+        """Return the node's room for ``without``, with all other pods at their allocated values."""
         used, count = NOTHING, 0
         for pod in self.pods.values():
             if pod is not without and pod.occupies and pod.allocated:
@@ -96,7 +95,7 @@ class Node:
     # Changes from the API server
 
     def observe(self, pod: RunnablePod, now: datetime, *, new_ip: str) -> None:
-        """A pod of this node is new, or has changed; ``new_ip`` is for a new one."""
+        """Process a new or changed pod of this node; ``new_ip`` is for a new one."""
         known = self.pods.get(pod.metadata.uid)
         if known is None:
             self._take(pod, now, new_ip)
@@ -121,7 +120,7 @@ class Node:
         run.admit(now, refusal, ip=self.shape.address if pod.spec.host_network else new_ip)
 
     def _respond(self, pod: PodRun, now: datetime) -> None:
-        """The spec may ask for a resize, or may have taken one back."""
+        """Process a spec that may request or withdraw a resize."""
         self.touched.add(pod.uid)
         if resizing.is_wanted(pod):
             if pod not in self._queue:
@@ -132,7 +131,7 @@ class Node:
             self._leave_queue(pod)
 
     def forget(self, uid: str, now: datetime) -> None:
-        """A pod is gone from the API server."""
+        """Remove a pod that is gone from the API server."""
         pod = self.pods.pop(uid, None)
         self.touched.discard(uid)
         if pod is not None:
@@ -141,16 +140,16 @@ class Node:
             self.retry(now)
 
     def freeze(self) -> None:
-        """The kubelet dies; its pods are thought to run on."""
+        """Stop the kubelet. Its pods are assumed to run on."""
         self.frozen = True
 
     def thaw(self, now: datetime) -> None:
-        """The kubelet is back, and catches up."""
+        """Start the kubelet again, and process all pods."""
         self.frozen = False
         for pod in list(self.pods.values()):
             self._respond(pod, now)
 
-    # What time brings
+    # Timers
 
     def advance(self, uid: str, now: datetime) -> None:
         """Do what is due for one pod."""
@@ -164,7 +163,7 @@ class Node:
             self.retry(now)
 
     def enforce_memory_limits(self, now: datetime) -> None:
-        """Find the containers that are above their memory limit."""
+        """Kill the containers that exceed their memory limit."""
         if self.frozen:
             return
         for pod in self.pods.values():
@@ -172,12 +171,11 @@ class Node:
                 self.touched.add(pod.uid)
 
     def retry(self, now: datetime) -> None:
-        """Try every pending resize once more, in order; a blocked one doesn't block the rest."""
+        """Retry every pending resize, in order. A blocked one doesn't block the rest."""
         if self.frozen or not self._queue:
             return
         waiting = [pod for pod in self._queue if resizing.is_wanted(pod)]
-        if self.simulation.minor >= _SORTED_FROM:
-            waiting.sort(key=lambda pod: retry_order(_waiting(pod), now))
+        waiting.sort(key=lambda pod: retry_order(_waiting(pod), now))
         self._queue = [
             pod
             for pod in waiting
@@ -201,11 +199,11 @@ class Node:
         if pod in self._queue:
             self._queue.remove(pod)
 
-    # What others ask
+    # State
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The names of the pods whose resize waits, in order of arrival."""
+        """The names of the pods with a waiting resize, in order of arrival."""
         return tuple(pod.object.metadata.name for pod in self._queue)
 
     @property
@@ -226,16 +224,16 @@ def _waiting(pod: PodRun) -> Waiting:
 
 
 def node_object(shape: NodeShape) -> dict[str, Any]:
-    """The Node that a kubelet registers."""
+    """Return the Node that a kubelet registers."""
     return {"metadata": {"name": shape.name, "labels": dict(shape.all_labels)}}
 
 
 def node_status(
     shape: NodeShape, *, minor: int, ready: bool, since: datetime, now: datetime, port: int
 ) -> dict[str, Any]:
-    """``status`` of the Node; ``since`` is when the conditions last changed.
+    """Return ``status`` of the Node; ``since`` is the last change of the conditions.
 
-    ``port`` is where the kubelet's own endpoint listens.
+    ``port`` is the port of the kubelet's own endpoint.
     """
     conditions = [
         ("MemoryPressure", False, "KubeletHasSufficientMemory", "kubelet has sufficient memory"),

@@ -1,4 +1,4 @@
-"""Plans that a jump of the clock doesn't touch: what was due in a second is due in a second."""
+"""Timers of kubelets that are independent of jumps of the clock."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -8,22 +8,22 @@ from common.runtime.clock import Clock
 from sandbox.kubelet.node import Node
 from sandbox.kubelet.pod_lifecycle import PodRun
 
-_JUMP = timedelta(seconds=1)  # less is the granularity of two clocks, or a clock that is slewed
+_JUMP = timedelta(seconds=1)  # smaller differences are granularity or slewing
 
 
 class PlanClock:
-    """The time of day for kubelets, whose plans go by the event loop's time.
+    """The time of day for kubelets, whose timers follow the event loop.
 
-    A real kubelet waits by a clock that never jumps, and stamps by one that may.
+    A real kubelet waits by a monotonic clock, and takes timestamps from one that may jump.
     """
 
     def __init__(self, clock: Clock, nodes: Mapping[str, Node]) -> None:
         self._clock = clock
         self._nodes = nodes
-        self._begin: tuple[datetime, float] | None = None  # by the clock, and by the loop
+        self._begin: tuple[datetime, float] | None = None  # clock time, loop time
 
     def now(self) -> datetime:
-        """What the clock says; if it has jumped, all plans of all pods have moved with it."""
+        """Return the clock's time. After a jump, move all timers of all pods with it."""
         now, elapsed = self._clock.now(), asyncio.get_running_loop().time()
         if self._begin is None:
             self._begin = (now, elapsed)
@@ -36,7 +36,7 @@ class PlanClock:
 
 
 def postpone(pods: Iterable[PodRun], by: timedelta) -> None:
-    """Move everything that is planned; what has happened stays where it was."""
+    """Move all timers. Past times are not changed."""
     for pod in pods:
         pod.starts_at = _moved(pod.starts_at, by)
         pod.ends_at = _moved(pod.ends_at, by)

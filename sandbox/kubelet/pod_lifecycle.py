@@ -1,8 +1,8 @@
 """One pod on one node, from admission to deletion.
 
-A state machine without I/O: :meth:`PodRun.advance` does what is due at ``now``, and
-:meth:`PodRun.due` tells when the next thing is. What is to be told leaves through ``notices``,
-what is to be written is computed from the state by ``sandbox.kubelet.status``.
+A state machine without I/O. :meth:`PodRun.advance` does what is due at ``now``, and
+:meth:`PodRun.due` returns the next due time. Events are collected in ``notices``;
+``sandbox.kubelet.status`` computes the status from the state.
 """
 
 import enum
@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import msgspec
+
 from common.api.core import ResourceRequirements
 from sandbox.kubelet.allocation import Refusal
 from sandbox.kubelet.conditions import ResizeCondition
 from sandbox.kubelet.containers import Container, Kind
-from sandbox.kubelet.faults import NO_FAULTS, FaultRule, Faults, faults_of
+from sandbox.kubelet.faults import NO_FAULTS, Faults, faults_of
 from sandbox.kubelet.loads import UsageRule, load_of
 from sandbox.kubelet.pod_resources import (
     NOTHING,
@@ -23,11 +25,11 @@ from sandbox.kubelet.pod_resources import (
     desired,
     memory_limit,
     occupied,
-    qos_class,
 )
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.usage import Moment
 from sandbox.kubelet.wire import NO_RESOURCES, ContainerSpec, RunnablePod
+from sandbox.objects.pod_resources import qos_class
 
 _OOM_EXIT = 137
 _SIGTERM_EXIT = 143
@@ -48,18 +50,17 @@ class Phase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What all pods of a simulation share."""
+    """The settings that all pods of a simulation share."""
 
     minor: int  # of the kubelets: 36 is 1.36
     timing: Timing
     usage: Sequence[UsageRule] = ()
-    faults: Sequence[FaultRule] = ()
     images: Collection[str] = ()  # of containers that run as processes of this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """An Event to be."""
+    """An Event to record."""
 
     reason: str
     message: str
@@ -69,10 +70,10 @@ class Notice:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PodRun:
-    """A pod as its kubelet knows it: the four states of its resources among others.
+    """A pod with the state of its kubelet, including the four states of its resources.
 
-    Desired is in ``object.spec``; ``allocated`` is what the node has granted, ``actuated`` what
-    the runtime was given; actual is the same as actuated here.
+    Desired is in ``object.spec``; ``allocated`` is granted by the node, ``actuated`` is passed to
+    the runtime; actual equals actuated here.
     """
 
     object: RunnablePod
@@ -81,11 +82,11 @@ class PodRun:
     phase: Phase = Phase.PENDING
     ip: str = ""
     started: datetime | None = None  # when the kubelet first saw it
-    refusal: Refusal | None = None  # why the node didn't take it
-    starts_at: datetime | None = None  # None once everything has been started
+    refusal: Refusal | None = None  # why the node rejected it
+    starts_at: datetime | None = None  # None after everything has been started
     held: bool = False  # the start waits for an observation of a process
     ends_at: datetime | None = None  # of a pod that is being deleted
-    ended: bool = False  # the API object can go
+    ended: bool = False  # the API object can be deleted
     containers: dict[str, Container] = field(default_factory=dict)
     allocated: dict[str, ResourceRequirements] = field(default_factory=dict)
     actuated: dict[str, ResourceRequirements] = field(default_factory=dict)
@@ -95,11 +96,11 @@ class PodRun:
     occupied: Totals = NOTHING  # requests at allocated values
     qos: str = ""
     conditions: dict[str, tuple[str, datetime]] = field(default_factory=dict)  # status, since
-    resize_told: set[str] = field(default_factory=set)  # resize conditions that were ever written
+    written_resizes: set[str] = field(default_factory=set)  # resize conditions that were written
     notices: list[Notice] = field(default_factory=list)
     released: bool = False  # something was freed: deferred resizes may fit now
 
-    # What it is
+    # Properties
 
     @property
     def uid(self) -> str:
@@ -115,7 +116,7 @@ class PodRun:
 
     @property
     def occupies(self) -> bool:
-        """Whether it counts on its node."""
+        """True if it counts on its node."""
         return not self.phase.is_terminal and not self.ended
 
     @property
@@ -128,11 +129,11 @@ class PodRun:
 
     @property
     def is_local(self) -> bool:
-        """Whether some container is a process of this machine."""
+        """True if a container is a process of this machine."""
         return any(one.local for one in self.containers.values())
 
     def moment(self, container: Container, now: datetime) -> Moment:
-        """Where the container stands in its life, for a usage model."""
+        """Return the time and the container's age, for a usage model."""
         meta = self.object.metadata
         return Moment(
             now=now.timestamp(),
@@ -145,7 +146,7 @@ class PodRun:
         return int(container.load.memory.at(self.moment(container, now)))
 
     def resources_of(self, container: Container) -> ResourceRequirements:
-        """Actual resources: what the runtime has, or will get at the next start."""
+        """Return actual resources: those of the runtime, or of the next start."""
         chosen = self.actuated if container.running else self.allocated
         return chosen.get(container.name, NO_RESOURCES)
 
@@ -156,15 +157,15 @@ class PodRun:
             Notice(reason=reason, message=message, warning=warning, container=container)
         )
 
-    # Beginnings
+    # Start
 
     def observe(self, pod: RunnablePod) -> None:
-        """Take over a new version of the object."""
+        """Update the object."""
         self.object = pod
-        self.faults = faults_of(pod, self.simulation.faults)
+        self.faults = faults_of(pod)
+        load = load_of(pod, self.simulation.usage)
         for kind, spec in _container_specs(pod):
             known = self.containers.get(spec.name)
-            load = load_of(pod, spec.name, self.simulation.usage)
             if known is None:
                 local = spec.image_name in self.simulation.images
                 self.containers[spec.name] = Container(spec=spec, kind=kind, load=load, local=local)
@@ -172,9 +173,9 @@ class PodRun:
                 known.spec, known.load = spec, load
 
     def admit(self, now: datetime, refusal: Refusal | None, *, ip: str) -> None:
-        """The node's answer; an admitted pod gets its resources and an address, and starts."""
+        """Apply the node's decision. An admitted pod gets resources and an address, and starts."""
         self.started = now
-        self.qos = qos_class(self.object.spec)
+        self.qos = str(qos_class({"spec": msgspec.to_builtins(self.object.spec)}))
         self.refusal = refusal
         if refusal is not None:
             self.phase = Phase.FAILED
@@ -194,13 +195,13 @@ class PodRun:
         self.update_occupied()
 
     def update_occupied(self) -> None:
-        """What it counts on its node: what runs is given back when it has been lowered."""
+        """Update what it counts on its node. A lowered allocation counts after actuation."""
         running = {one.name: self.resources_of(one) for one in self.containers.values()}
         if WHOLE_POD in self.actuated:
             running[WHOLE_POD] = self.actuated[WHOLE_POD]
         self.occupied = occupied(self.object.spec, self.allocated, running)
 
-    # The course of things
+    # Running
 
     def advance(self, now: datetime) -> None:
         """Do what is due, except for resizes, which ``sandbox.kubelet.resizing`` does."""
@@ -211,15 +212,13 @@ class PodRun:
             return
         self._start(now)
         for container in self.containers.values():
-            if container.exit_at is not None and container.exit_at <= now:
-                self.end(container, now, exit_code=self.faults.exit_code or 0)
             due = container.restart_at is not None and container.restart_at <= now
             if due and not self.hold_back(container):
                 container.start_again()
                 self._run(container, now)
 
     def due(self, now: datetime) -> datetime | None:
-        """When ``advance`` has something to do again; None if nothing is planned."""
+        """Return the next time at which ``advance`` has something to do; None without timers."""
         if self.ended or (self.phase.is_terminal and not self.deleting):
             return None
         return min(self._plans(now), default=None)
@@ -237,7 +236,7 @@ class PodRun:
         return (plan for plan in plans if plan is not None)
 
     def _start(self, now: datetime) -> None:
-        """Init containers one after the other, sidecars among them, then all the others."""
+        """Start init containers one after the other, including sidecars, then all others."""
         if self.starts_at is None or self.starts_at > now or self.held:
             return
         late = False
@@ -269,14 +268,14 @@ class PodRun:
         self.phase = Phase.RUNNING
 
     def _starts_later(self, container: Container) -> bool:
-        """Whether the start of the pod has to wait for what a container lacks."""
+        """Return True if the start of the pod must wait for a container's variables."""
         if not self.hold_back(container):
             return False
         self.held = True
         return True
 
     def hold_back(self, container: Container) -> bool:
-        """Whether a container can't be made now; then it waits, and says why."""
+        """Return True if a container can't be created now. It then waits with a reason."""
         if container.problem and container.hold_back():
             text = f"Error: {container.problem}"
             self.notice("Failed", text, warning=True, container=container.name)
@@ -292,7 +291,6 @@ class PodRun:
             now,
             pod_uid=self.uid,
             ready_after=_either(self.faults.ready_delay, usual) if main else usual,
-            exit_after=self.faults.exit_after if main and not container.local else None,
         )
         self.actuated[container.name] = self.allocated.get(container.name, NO_RESOURCES)
         if WHOLE_POD in self.allocated:
@@ -308,7 +306,7 @@ class PodRun:
         reason: str = "",
         at_once: bool = False,
     ) -> None:
-        """A container ends; it runs again as its restart policy says, or if ``at_once``."""
+        """End a container. It runs again by its restart policy, or if ``at_once``."""
         container.end(now, exit_code=exit_code, reason=reason)
         meta = self.object.metadata
         if at_once or self.runs_again(container, exit_code):
@@ -322,26 +320,26 @@ class PodRun:
             self.finish(Phase.FAILED if any(codes) else Phase.SUCCEEDED)
 
     def runs_again(self, container: Container, exit_code: int) -> bool:
-        """Whether the restart policy wants a container back that ended so."""
+        """Return True if the restart policy restarts a container with this exit code."""
         policy = self.object.spec.restart_policy
         again = policy == "Always" or (policy == "OnFailure" and exit_code != 0)
         return again or container.kind is Kind.SIDECAR
 
     @property
     def _processes(self) -> bool:
-        """Whether processes still run; an end waits for theirs."""
+        """True while processes run. The end of the pod waits for theirs."""
         return any(one.local and one.running for one in self.containers.values())
 
     def finish(self, phase: Phase) -> None:
-        """Nothing of the pod runs any more, or is to."""
+        """Set the final phase. No container runs or will run."""
         self.phase = phase
         self.pending = self.in_progress = self.actuate_at = None
         self.released = True
 
     def enforce_memory_limits(self, now: datetime, *, node_memory: int) -> bool:
-        """Kill what wants more memory than its limit allows; return whether a container was killed.
+        """Kill containers that exceed their memory limit; return True if one was killed.
 
-        A container without a limit may have what the node has, ``node_memory`` bytes.
+        A container without a limit may use the memory of the node, ``node_memory`` bytes.
         """
         if self.deleting or self.phase is not Phase.RUNNING:
             return False
@@ -352,15 +350,15 @@ class PodRun:
             if not container.running or container.load.memory.peak <= limit:
                 continue
             if self.memory_demand(container, now) > limit:
-                whose = "the memory of its node," if own is None else "its memory limit of"
-                message = f"Container {container.name} exceeded {whose} {limit} bytes"
+                bound = "the memory of its node," if own is None else "its memory limit of"
+                message = f"Container {container.name} exceeded {bound} {limit} bytes"
                 self.notice("OOMKilling", message, warning=True, container=container.name)
                 self.end(container, now, exit_code=_OOM_EXIT, reason="OOMKilled")
                 died = True
         return died
 
     def _terminate(self, now: datetime) -> None:
-        """SIGTERM, a while, the end: within the grace period."""
+        """Terminate the containers within the grace period."""
         if self.ends_at is None:
             grace = self.object.metadata.deletion_grace_period_seconds
             delay = _either(self.faults.stop_delay, self.simulation.timing.stop_delay)

@@ -1,8 +1,8 @@
-"""A resize in place, on one pod: desired → allocated → actuated.
+"""A resize in place of one pod: desired → allocated → actuated.
 
-The node decides on the first arrow (``sandbox.kubelet.allocation``); here its answer takes
-effect, and the second arrow is drawn. Source: kubernetes-resize.md 3 and 4;
-k8s.io/kubernetes pkg/kubelet/allocation and pkg/kubelet/kuberuntime.
+The node decides on the allocation (``sandbox.kubelet.allocation``). This module applies the
+decision, and actuates it. Source: kubernetes-resize.md 3 and 4; k8s.io/kubernetes
+pkg/kubelet/allocation and pkg/kubelet/kuberuntime.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,11 @@ from sandbox.kubelet.pod_resources import WHOLE_POD, amounts, changed, memory_li
 from sandbox.kubelet.wire import NO_RESOURCES, resources_json
 
 _KILLED = 137
-_LOOKS_AT_CONTAINERS = 34  # before, only the pod's usage stood against a lower memory limit
 _RUNTIME_FAILED = "failed to update container resources: the runtime refused"
 
 
 def is_wanted(pod: PodRun) -> bool:
-    """Whether the spec asks for something else than the node has granted."""
+    """Return True if the spec requests other resources than the node has granted."""
     if not pod.allocated or pod.deleting or pod.phase.is_terminal:
         return False
     if pod.faults.resize is ResizeFault.SILENT:
@@ -38,7 +37,7 @@ def is_wanted(pod: PodRun) -> bool:
 
 
 def forced_answer(pod: PodRun) -> tuple[ResizeAnswer, str] | None:
-    """The answer that a fault gives in the node's stead, and its reason; None: ask the node."""
+    """Return the decision of a fault and its reason; None if the node decides."""
     forced = {
         ResizeFault.DEFERRED: (Answer.DEFERRED, "Deferred"),
         ResizeFault.INFEASIBLE: (Answer.INFEASIBLE, "Infeasible"),
@@ -47,16 +46,15 @@ def forced_answer(pod: PodRun) -> tuple[ResizeAnswer, str] | None:
     if forced is None:
         return None
     answer, reason = forced
-    message = pod.faults.resize_message or "the resize fails on purpose"
-    return ResizeAnswer(answer=answer, message=message), reason
+    return ResizeAnswer(answer=answer, message="the resize fails on purpose"), reason
 
 
 def answered(pod: PodRun, answer: ResizeAnswer, now: datetime, *, reason: str = "") -> None:
-    """Let the node's answer take effect.
+    """Apply the node's decision.
 
-    Granted: the new values are allocated, an older Error is forgotten, and the actuation is
-    planned. Refused: the pending condition says why; its Event comes when reason or generation
-    are new, not with every retry. ``reason`` stands in the condition instead of the answer's.
+    Admitted: the new values are allocated, an older Error is removed, and the actuation is planned.
+    Refused: the pending condition gives the reason; an Event is recorded for a new reason or
+    generation, not for every retry. ``reason`` replaces the decision's in the condition.
     """
     if answer.answer is Answer.ADMITTED:
         pod.allocate({**pod.allocated, **pod.desired})
@@ -85,11 +83,11 @@ def answered(pod: PodRun, answer: ResizeAnswer, now: datetime, *, reason: str = 
 
 
 def actuate(pod: PodRun, now: datetime) -> None:
-    """Give running containers what was allocated to them, if it is time.
+    """Apply allocated resources to running containers, if this is due.
 
     A memory limit is not lowered below usage: then nothing of the pod changes, the condition
-    says Error, and it is tried again until usage falls or the spec changes back. Containers
-    that ask for a restart get their new values with their next run.
+    reports Error, and this is retried until usage falls or the spec changes back. Containers that
+    must restart get their new values with their next run.
     """
     if pod.actuate_at is None or pod.actuate_at > now or pod.phase.is_terminal or pod.deleting:
         return
@@ -113,9 +111,8 @@ def actuate(pod: PodRun, now: datetime) -> None:
     for container in restarted:
         text = f"Container {container.name} resize requires restart"
         pod.notice("Killing", text, container=container.name)
-        code = _KILLED if pod.faults.exit_code is None else pod.faults.exit_code
-        pod.end(container, now, exit_code=code, at_once=True)
-    if restarted:  # done once they run again
+        pod.end(container, now, exit_code=_KILLED, at_once=True)
+    if restarted:  # complete after they run again
         pod.actuate_at = now + timedelta(seconds=pod.simulation.timing.restart_delay)
         return
     _complete(pod)
@@ -125,7 +122,7 @@ def _complete(pod: PodRun) -> None:
     restarts = [
         one.restart_at for one in pod.containers.values() if one.restart_at and not one.waiting
     ]
-    if restarts:  # but a container in its back-off doesn't run, so it isn't waited for
+    if restarts:  # a container in its back-off doesn't run, so it doesn't delay this
         pod.actuate_at = max(restarts)
         return
     pod.update_occupied()
@@ -149,15 +146,15 @@ def _outstanding(pod: PodRun) -> list[Container]:
 
 
 def _block_differs(pod: PodRun) -> bool:
-    """Whether the pod-level block is still to be actuated."""
+    """Return True if the pod-level block must be actuated."""
     granted = pod.allocated.get(WHOLE_POD)
     return granted is not None and not same(granted, pod.actuated.get(WHOLE_POD, NO_RESOURCES))
 
 
 def _inherits_restart(pod: PodRun, container: Container) -> bool:
-    """Whether a pod-level limit changes that the container has, for want of one of its own.
+    """Return True if the pod-level limit changes that a container without its own limit inherits.
 
-    Only then, and if it asks for a restart, a pod-level change restarts it (KEP-5419).
+    Only then, and if its policy requires it, a pod-level change restarts it (KEP-5419).
     """
     if WHOLE_POD not in pod.allocated:
         return False
@@ -176,8 +173,8 @@ def _policies(container: Container) -> dict[str, str]:
 
 
 def _asks_for_restart(pod: PodRun, container: Container) -> bool:
-    """Only the policies of resources that change matter (kubernetes-resize.md 3.5)."""
-    if pod.faults.restart_on_resize or _inherits_restart(pod, container):
+    """Return True if a changed resource requires a restart (kubernetes-resize.md 3.5)."""
+    if _inherits_restart(pod, container):
         return True
     policies = _policies(container)
     differing = changed(
@@ -188,9 +185,9 @@ def _asks_for_restart(pod: PodRun, container: Container) -> bool:
 
 
 def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
-    """Why the runtime can't take the new values; empty where it can."""
+    """Return why the runtime can't apply the new values; empty if it can."""
     if pod.faults.resize is ResizeFault.ERROR:
-        return pod.faults.resize_message or _RUNTIME_FAILED
+        return _RUNTIME_FAILED
     running = [one for one in pod.containers.values() if one.running and one.kind is not Kind.INIT]
     used = {one.name: pod.memory_demand(one, now) for one in running}
     failures = []
@@ -199,24 +196,22 @@ def _failure(pod: PodRun, updated: list[Container], now: datetime) -> str:
         old = memory_limit(pod.actuated.get(container.name, NO_RESOURCES))
         shrinks = new is not None and (old is None or new < old)
         if new is not None and shrinks and used.get(container.name, 0) >= new:
-            # The kubelet prints the pod's usage here, too (kubernetes-resize.md 3.1).
+            # The kubelet also prints the pod's usage here (kubernetes-resize.md 3.1).
             failures.append(
                 f'attempting to set container "{container.name}" memory limit ({new}) '
                 f"below current usage ({sum(used.values())})"
             )
     pod_failure = _pod_failure(pod, sum(used.values()))
-    if pod.simulation.minor < _LOOKS_AT_CONTAINERS:
-        failures = [pod_failure] if pod_failure else []
-    elif pod_failure and (failures or WHOLE_POD in pod.allocated):
+    if pod_failure and (failures or WHOLE_POD in pod.allocated):
         failures.insert(0, pod_failure)
     if not failures:
         return ""
-    told = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
-    return f"cannot decrease memory limits: {told}"
+    text = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
+    return f"cannot decrease memory limits: {text}"
 
 
 def _pod_failure(pod: PodRun, used: int) -> str:
-    """The pod's own limit counts: that of its block, or all containers' where each has one."""
+    """Check the pod's memory limit: that of its block, or the sum if all containers have one."""
     names = [one.name for one in pod.containers.values() if one.kind is not Kind.INIT]
     new = _limit_sum(pod.allocated, names)
     old = _limit_sum(pod.actuated, names)
@@ -235,7 +230,7 @@ def _limit_sum(resources: Mapping[str, ResourceRequirements], names: list[str]) 
 
 
 def _fail(pod: PodRun, message: str, now: datetime) -> None:
-    """Say so and plan the next try; the Event comes when the message is new."""
+    """Set the condition Error and plan a retry. An Event is recorded for a new message."""
     old = pod.in_progress
     pod.in_progress = conditions.in_progress(
         old, reason=conditions.ERROR, message=message, generation=pod.generation, now=now
@@ -254,21 +249,21 @@ def _fail(pod: PodRun, message: str, now: datetime) -> None:
 def _note_event(
     pod: PodRun, reason: str, sentence: str, *, generation: int, error: str = ""
 ) -> None:
-    """Events of resizes exist from Kubernetes 1.35 on (kubernetes-resize.md 3.4)."""
+    """Record an Event of a resize, from Kubernetes 1.35 on (kubernetes-resize.md 3.4)."""
     if pod.simulation.minor < 35:
         return
     spec = pod.object.spec
-    told: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if spec.init_containers:
-        told["initContainers"] = [
+        details["initContainers"] = [
             {"name": one.name, "resources": resources_json(one.wanted)}
             for one in spec.init_containers
         ]
-    told["containers"] = [
+    details["containers"] = [
         {"name": one.name, "resources": resources_json(one.wanted)} for one in spec.containers
     ]
-    told["generation"] = generation
+    details["generation"] = generation
     if error:
-        told["error"] = error
-    text = msgspec.json.encode(told).decode()
+        details["error"] = error
+    text = msgspec.json.encode(details).decode()
     pod.notice(reason, f"{sentence}: {text}", warning=bool(error))

@@ -21,11 +21,10 @@ from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import EVENTS, LEASES, NODES, Endpoint
 from common.runtime.clock import Clock
 from sandbox.kubelet.addresses import Addresses
-from sandbox.kubelet.events import event
 from sandbox.kubelet.node import Node, NodeShape, node_object, node_status
 from sandbox.kubelet.plan_clock import PlanClock
 from sandbox.kubelet.pod_lifecycle import PodRun, Simulation
-from sandbox.kubelet.status import status_patch
+from sandbox.kubelet.status import event, status_patch
 from sandbox.kubelet.usages import PodUsage, pod_usages
 from sandbox.kubelet.wire import RunnablePod
 from sandbox.times import micro_time
@@ -36,39 +35,39 @@ logger = logging.getLogger(__name__)
 RUNNABLE_PODS = Endpoint("", "v1", "pods", "Pod", RunnablePod)
 
 _LEASE_NAMESPACE = "kube-node-lease"
-_NO_ENDPOINT = 10250  # the usual port, where no server listens
+_NO_ENDPOINT = 10250  # the usual port; no server listens on it
 _WORKERS = 16  # pods that are written at the same time
 _RETRY = 1.0  # seconds after which a write that failed is tried again
-_SHORTEST = 0.001  # seconds; a timer may be a little early for the clock
+_SHORTEST = 0.001  # seconds; a timer may expire slightly early
 _PASSING = (UnreachableError, TooManyRequestsError, ServerError)
 
 
 Observation: TypeAlias = Callable[[PodRun, datetime], None]
-"""Something that happened to a container that isn't simulated; it changes the pod's state."""
+"""A change of the pod's state by a container that isn't simulated."""
 OnObservation: TypeAlias = Callable[[str, Observation], None]
-"""Takes the UID of a pod, and what happened to it."""
+"""Receives the UID of a pod and an observation."""
 
 
 class Processes(Protocol):
-    """What runs the containers that aren't simulated: those whose image the simulation names."""
+    """Runs the containers that aren't simulated: those whose image the simulation names."""
 
-    addresses: Addresses  # of the pods that have such a container
+    addresses: Addresses  # of the pods that have one of these containers
 
     def report_to(self, report: OnObservation) -> None:
-        """Take the function that is called with each observation; called once, before others."""
+        """Set the function that receives each observation. Called once, before all others."""
 
     def follow(self, pod: PodRun) -> None:
-        """Start and end processes so that they are what the pod says."""
+        """Start and stop processes to match the state of the pod."""
 
     def forget(self, uid: str) -> None:
-        """Kill what still runs of a pod that is gone."""
+        """Kill the remaining processes of a deleted pod."""
 
 
 class Kubelets:
     """Registers nodes and runs the pods that are bound to them; ``run`` is endless.
 
     Containers whose image ``simulation.images`` names are run by ``processes``; all others are
-    simulated. ``port`` is where the nodes say that the kubelets' own endpoint listens.
+    simulated. ``port`` is the port of the kubelets' own endpoint.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Kubelets:
         raise RuntimeError("a kubelet's task ended")
 
     async def wait_ready(self) -> None:
-        """Until all nodes are registered and all pods are known."""
+        """Wait until all nodes are registered and all pods are listed."""
         await self._registered.wait()
         await self._cache.wait_synced()
 
@@ -156,7 +155,7 @@ class Kubelets:
         await self._patch(NODES.object(node.name, subresource="status"), {"status": status})
 
     async def _renew(self, node: Node) -> None:
-        """The heartbeat: a Lease that the node keeps renewing."""
+        """Renew the Lease of the node, which is its heartbeat."""
         renewed = {"renewTime": micro_time(self._clock.now())}
         path = LEASES.object(node.name, _LEASE_NAMESPACE)
         try:
@@ -190,16 +189,16 @@ class Kubelets:
                     )
 
     def freeze(self, name: str) -> None:
-        """Let a kubelet die: no heartbeat, no status, no metrics."""
+        """Stop a kubelet: no heartbeat, no status, no metrics."""
         self.nodes[name].freeze()
 
     def thaw(self, name: str) -> None:
-        """Bring it back."""
+        """Start a kubelet again."""
         self.nodes[name].thaw(self._plans.now())
         self._enqueue(self.nodes[name])
 
     async def reshape(self, shape: NodeShape) -> None:
-        """Give the node of this name another size; its pods run on, whether they fit or not."""
+        """Change the size of a node. Its pods run on, even if they don't fit."""
         self.nodes[shape.name].shape = shape
         await self._write_node(self.nodes[shape.name])
 
@@ -229,7 +228,7 @@ class Kubelets:
         return self._addresses
 
     def _observed(self, uid: str, observation: Observation) -> None:
-        """Change the state of a pod by what happened to a process of it."""
+        """Apply an observation of a process to its pod."""
         node = self._homes.get(uid)
         if node is not None and uid in node.pods:
             observation(node.pods[uid], self._plans.now())
@@ -238,12 +237,12 @@ class Kubelets:
     def _forget(self, uid: str) -> None:
         node = self._homes.pop(uid, None)
         self._written.pop(uid, None)
-        self._queue.forget_plan(uid)
+        self._queue.cancel_timer(uid)
         if node is None:
             return
         pod = node.pods.get(uid)
         if pod is not None:
-            self._addresses_of(pod.object).give_back(pod.ip)
+            self._addresses_of(pod.object).release(pod.ip)
             if self._processes is not None:
                 self._processes.forget(uid)
         node.forget(uid, self._plans.now())
@@ -266,7 +265,7 @@ class Kubelets:
                 self._queue.done(uid)
 
     async def _sync(self, uid: str) -> None:
-        """Do what is due, tell it, write it, and come again when something else is due."""
+        """Advance a pod, write its changes, and plan the next time."""
         node = self._homes.get(uid)
         if node is None or node.frozen:
             return
@@ -296,7 +295,7 @@ class Kubelets:
         pod.notices.clear()
 
     async def _write(self, pod: PodRun, node: Node) -> None:
-        """Patch the status, if it says anything new."""
+        """Patch the status if it has changed."""
         patch = status_patch(pod, host_ip=node.shape.address, now=self._plans.now())
         body = msgspec.json.encode(patch)
         if self._written.get(pod.uid) == hash(body):
@@ -330,7 +329,7 @@ class Kubelets:
             logger.debug("pod was gone already", extra={"pod": meta.name})
 
     async def _send_events(self) -> NoReturn:
-        """Write Events; one that is refused is lost, as a kubelet's would be."""
+        """Write Events. A refused one is lost, like a kubelet's."""
         while True:
             body = await self._events.get()
             try:
@@ -364,7 +363,7 @@ class Kubelets:
     # Usage
 
     def pod_usages(self, *, window: float) -> Iterator[PodUsage]:
-        """What the pods used over the last ``window`` seconds."""
+        """Return the usage of pods over the last ``window`` seconds."""
         now = self._clock.now()
         for node in self.nodes.values():
             yield from pod_usages(node, now=now, window=window)

@@ -1,7 +1,7 @@
-"""The status that a kubelet writes for a pod, as a strategic merge patch of ``pods/status``.
+"""The status and the Events that a kubelet writes for a pod.
 
-Source: kubernetes-resize.md 3.2 and 10.2; ``generateAPIPodStatus``, k8s.io/kubernetes
-pkg/kubelet/kubelet_pods.go.
+The status is a strategic merge patch of ``pods/status``. Source: kubernetes-resize.md 3.2 and 10.2;
+``generateAPIPodStatus``, k8s.io/kubernetes pkg/kubelet/kubelet_pods.go.
 """
 
 from datetime import datetime
@@ -9,42 +9,41 @@ from typing import Any
 
 from sandbox.kubelet import conditions
 from sandbox.kubelet.containers import Container, Kind
-from sandbox.kubelet.pod_lifecycle import Phase, PodRun
+from sandbox.kubelet.pod_lifecycle import Notice, Phase, PodRun
 from sandbox.kubelet.pod_resources import WHOLE_POD
 from sandbox.kubelet.wire import resources_json
 from sandbox.times import rfc3339
 
-_GENERATIONS_FROM = 34  # the minor from which on statuses carry observedGeneration
-_POD_LEVEL_FROM = 36  # and pod-level resources
+_GENERATIONS_FROM = 34  # the first minor with observedGeneration in statuses
+_POD_LEVEL_FROM = 36  # the first minor with pod-level resources in statuses
 
 
 def status_patch(pod: PodRun, *, host_ip: str, now: datetime) -> dict[str, Any]:
-    """The patch that makes the API object say what the kubelet knows.
+    """Return the patch of the API object's status.
 
-    It carries the UID, so that it can't hit a later pod of the same name. Conditions that are
-    over are removed by directive; all others are merged by type, so what other components
-    wrote stays.
+    It has the UID, so that it can't change a later pod of the same name. Resize conditions that
+    ended are removed by directive. Others are merged by type, so those of other components stay.
     """
     return {"metadata": {"uid": pod.uid}, "status": _status(pod, host_ip, now)}
 
 
 def _status(pod: PodRun, host_ip: str, now: datetime) -> dict[str, Any]:
-    told: dict[str, Any] = {"phase": pod.phase.value, "qosClass": pod.qos}
+    status: dict[str, Any] = {"phase": pod.phase.value, "qosClass": pod.qos}
     if pod.started is not None:
-        told["startTime"] = rfc3339(pod.started)
+        status["startTime"] = rfc3339(pod.started)
     if pod.simulation.minor >= _GENERATIONS_FROM:
-        told["observedGeneration"] = pod.generation
+        status["observedGeneration"] = pod.generation
     if pod.refusal is not None:
-        told["reason"] = pod.refusal.reason
-        told["message"] = f"Pod was rejected: {pod.refusal.message}"
-        told["conditions"] = [_condition(pod, "PodScheduled", now, "")]
-        return told
-    told["conditions"] = [*_readiness(pod, now), *_resize_conditions(pod)]
-    told["hostIP"] = host_ip
-    told["hostIPs"] = [{"ip": host_ip}]
+        status["reason"] = pod.refusal.reason
+        status["message"] = f"Pod was rejected: {pod.refusal.message}"
+        status["conditions"] = [_condition(pod, "PodScheduled", now, "")]
+        return status
+    status["conditions"] = [*_readiness(pod, now), *_resize_conditions(pod)]
+    status["hostIP"] = host_ip
+    status["hostIPs"] = [{"ip": host_ip}]
     if pod.ip:
-        told["podIP"] = pod.ip
-        told["podIPs"] = [{"ip": pod.ip}]
+        status["podIP"] = pod.ip
+        status["podIPs"] = [{"ip": pod.ip}]
     for kinds, name in (
         ((Kind.INIT, Kind.SIDECAR), "initContainerStatuses"),
         ((Kind.MAIN,), "containerStatuses"),
@@ -53,18 +52,18 @@ def _status(pod: PodRun, host_ip: str, now: datetime) -> dict[str, Any]:
             _container(pod, one, now) for one in pod.containers.values() if one.kind in kinds
         ]
         if statuses:
-            told[name] = statuses
+            status[name] = statuses
     if WHOLE_POD in pod.allocated and pod.simulation.minor >= _POD_LEVEL_FROM:
         granted = pod.allocated[WHOLE_POD]
-        told["resources"] = resources_json(pod.actuated.get(WHOLE_POD, granted))
-        told["allocatedResources"] = dict(granted.requests or {})
-    return told
+        status["resources"] = resources_json(pod.actuated.get(WHOLE_POD, granted))
+        status["allocatedResources"] = dict(granted.requests or {})
+    return status
 
 
 def _container(pod: PodRun, container: Container, now: datetime) -> dict[str, Any]:
     spec = container.spec
     image, _, _tag = spec.image.partition(":")
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "name": container.name,
         "image": spec.image,
         "imageID": f"{image}@sha256:{'0' * 64}" if container.container_id else "",
@@ -75,13 +74,12 @@ def _container(pod: PodRun, container: Container, now: datetime) -> dict[str, An
         "started": container.running and container.started_up,
     }
     if container.container_id:
-        told["containerID"] = container.container_id
-        if pod.faults.report_resources is not False:
-            told["resources"] = resources_json(pod.resources_of(container))
-            granted = pod.allocated.get(container.name)
-            if granted is not None and granted.requests:
-                told["allocatedResources"] = dict(granted.requests)
-    return told
+        status["containerID"] = container.container_id
+        status["resources"] = resources_json(pod.resources_of(container))
+        granted = pod.allocated.get(container.name)
+        if granted is not None and granted.requests:
+            status["allocatedResources"] = dict(granted.requests)
+    return status
 
 
 def _readiness(pod: PodRun, now: datetime) -> list[dict[str, Any]]:
@@ -99,7 +97,7 @@ def _readiness(pod: PodRun, now: datetime) -> list[dict[str, Any]]:
     incomplete = f"containers with incomplete status: [{' '.join(starting)}]" if starting else ""
     sandboxed = bool(pod.ip) and pod.starts_at is None and not pod.phase.is_terminal
     return [
-        _condition(pod, "PodReadyToStartContainers", now, "" if sandboxed else "NotYet", told=""),
+        _condition(pod, "PodReadyToStartContainers", now, "" if sandboxed else "NotYet", reason=""),
         _condition(pod, "Initialized", now, not_initialized, message=incomplete),
         _condition(pod, "Ready", now, why, message=message),
         _condition(pod, "ContainersReady", now, why, message=message),
@@ -114,9 +112,9 @@ def _condition(
     why_not: str,
     *,
     message: str = "",
-    told: str | None = None,
+    reason: str | None = None,
 ) -> dict[str, Any]:
-    """One condition; ``why_not`` is empty where it holds. ``told`` replaces it as the reason.
+    """Return one condition. ``why_not`` is empty if it holds; ``reason`` replaces it as the reason.
 
     Null removes the reason and message of an earlier status.
     """
@@ -127,7 +125,7 @@ def _condition(
     condition: dict[str, Any] = {
         "type": name,
         "status": status,
-        "reason": (why_not if told is None else told) or None,
+        "reason": (why_not if reason is None else reason) or None,
         "message": message or None,
         "lastProbeTime": None,
         "lastTransitionTime": rfc3339(since),
@@ -138,9 +136,9 @@ def _condition(
 
 
 def _resize_conditions(pod: PodRun) -> list[dict[str, Any]]:
-    """What there is, and a directive to remove what there ever was.
+    """Return the present resize conditions, and a directive to remove those that ended.
 
-    Whether the API object still shows it can't be known: the watch may be behind.
+    The directive is repeated, because the watch may be behind.
     """
     with_generation = pod.simulation.minor >= _GENERATIONS_FROM
     found = []
@@ -150,7 +148,38 @@ def _resize_conditions(pod: PodRun) -> list[dict[str, Any]]:
     ):
         if condition is not None:
             found.append(condition.json(with_generation=with_generation))
-            pod.resize_told.add(name)
-        elif name in pod.resize_told:
+            pod.written_resizes.add(name)
+        elif name in pod.written_resizes:
             found.append({"type": name, "$patch": "delete"})
     return found
+
+
+def event(pod: PodRun, notice: Notice, *, node: str, number: int, now: datetime) -> dict[str, Any]:
+    """Return a core/v1 Event about a pod; ``number`` makes names of one moment unique."""
+    meta = pod.object.metadata
+    involved: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }
+    if notice.container:
+        init = any(one.name == notice.container for one in pod.object.spec.init_containers or ())
+        place = "initContainers" if init else "containers"
+        involved["fieldPath"] = f"spec.{place}{{{notice.container}}}"
+    suffix = f"{int(now.timestamp() * 1_000_000) * 1000 + number % 1000:x}"
+    return {
+        "metadata": {"name": f"{meta.name}.{suffix}", "namespace": meta.namespace},
+        "involvedObject": involved,
+        "reason": notice.reason,
+        "message": notice.message,
+        "type": "Warning" if notice.warning else "Normal",
+        "count": 1,
+        "source": {"component": "kubelet", "host": node},
+        "reportingComponent": "kubelet",
+        "reportingInstance": node,
+        "firstTimestamp": rfc3339(now),
+        "lastTimestamp": rfc3339(now),
+    }

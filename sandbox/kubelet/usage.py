@@ -1,8 +1,8 @@
-"""What a container would like to use, as pure functions of time.
+"""Models of the usage of a container, as pure functions of time.
 
-A model returns the demand for one resource: CPU in millicores, memory in bytes. What becomes of
-the demand (CPU is throttled at the limit, memory above the limit is death) is :func:`throttled`
-and the kubelet's affair. The same seed, names and times give the same numbers, always.
+A model returns the demand for one resource: CPU in millicores, memory in bytes. :func:`throttled`
+limits it; the kubelet handles memory above the limit. The same seed, names and times always give
+the same numbers.
 
 Models are described by small mappings (:func:`parse_model`)::
 
@@ -19,23 +19,23 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
+
+import msgspec
 
 from common.errors import ConfigError
 from common.quantity import Quantity
-from sandbox import description
-from sandbox.description import Section
+from sandbox.description import Amount, Described, PositiveSeconds, Seconds, read
 
 _NOISE_STEP = 10.0  # seconds for which noise keeps its value
 
 
 class Moment(NamedTuple):
-    """When, and in the life of which container, a model is asked."""
+    """The time, and the age of a container, for which a model is evaluated."""
 
     now: float  # Unix time, seconds
     age: float  # seconds since the container's present run started
-    run: int = 0  # how often it was restarted before
+    run: int = 0  # the number of restarts before
     replica: str = ""  # namespace/pod/container: the same model differs between replicas
 
     def earlier(self, seconds: float) -> "Moment":
@@ -47,17 +47,17 @@ class Model(Protocol):
 
     @property
     def peak(self) -> float:
-        """Never exceeded; infinite where there is no such bound."""
+        """The upper bound of the demand; it may be infinite."""
         ...
 
     def at(self, moment: Moment) -> float:
-        """Demand in millicores or bytes, never negative."""
+        """Return the demand in millicores or bytes, never negative."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same."""
+    """A constant demand."""
 
     value: float
 
@@ -89,12 +89,12 @@ class Daily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """Straight from ``start`` to ``end``, then flat; counts from the container's start."""
+    """Linear from ``start`` to ``end``, then constant; counts from the container's start."""
 
     start: float
     end: float
-    after: float  # seconds before it begins to move
-    over: float  # seconds that it takes
+    after: float  # seconds before it begins
+    over: float  # its duration in seconds
 
     @property
     def peak(self) -> float:
@@ -121,7 +121,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noisy:
-    """Another model, varied by chance that is fixed by seed, replica and time."""
+    """Another model with pseudo-random variation by seed, replica and time."""
 
     model: Model
     relative: float  # 0.1 is ten percent up or down
@@ -139,7 +139,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one container wants: CPU in millicores, memory in bytes."""
+    """The demand of one container: CPU in millicores, memory in bytes."""
 
     cpu: Model = Constant(10)
     memory: Model = Constant(16 * 1024**2)
@@ -147,7 +147,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one container uses."""
+    """The usage of one container."""
 
     cpu_millicores: float
     memory_bytes: int
@@ -162,10 +162,10 @@ def throttled(
     node_cpu: int,
     window: float = 0.0,
 ) -> Usage:
-    """What is left of the demand: CPU up to limit and node, memory up to the limit.
+    """Return the usage for a demand: CPU up to limit and node, memory up to the limit.
 
     Limits are in millicores and bytes; None is no limit. With a ``window`` (seconds) CPU is the
-    mean over ``window`` up to the moment, as a metrics server reports it; memory is a gauge.
+    mean over ``window`` before the moment, as a metrics server reports it; memory is a gauge.
     """
     ceiling = node_cpu if cpu_limit is None else min(cpu_limit, node_cpu)
     memory = load.memory.at(moment)
@@ -182,86 +182,78 @@ def _mean(model: Model, moment: Moment, ceiling: float, window: float) -> float:
     return sum(min(ceiling, model.at(one)) for one in moments if one.age >= 0) / points
 
 
+class _Daily(Described, frozen=True, kw_only=True):
+    low: Amount
+    high: Amount
+    period: PositiveSeconds = 86_400.0
+    peak_at: Seconds = 50_400.0
+
+    def model(self, amount: Callable[[Quantity], int]) -> Model:
+        low, high = amount(self.low.quantity), amount(self.high.quantity)
+        return Daily(low=low, high=high, period=self.period, peak_at=self.peak_at)
+
+
+class _Ramp(Described, frozen=True, kw_only=True):
+    start: Amount = msgspec.field(name="from")
+    to: Amount
+    after: Seconds = 0.0
+    over: PositiveSeconds
+
+    def model(self, amount: Callable[[Quantity], int]) -> Model:
+        start, end = amount(self.start.quantity), amount(self.to.quantity)
+        return Ramp(start=start, end=end, after=self.after, over=self.over)
+
+
+class _Leak(Described, frozen=True, kw_only=True):
+    """A ramp that is described by its slope."""
+
+    start: Amount = msgspec.field(name="from")
+    until: Amount
+    rate: Amount
+    every: PositiveSeconds = 1.0
+    after: Seconds = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rate.quantity.nanos <= 0 or self.until.quantity < self.start.quantity:
+            raise ValueError("a leak rises: rate above 0, until above from")
+
+    def model(self, amount: Callable[[Quantity], int]) -> Model:
+        start, end = amount(self.start.quantity), amount(self.until.quantity)
+        over = max(end - start, 1) * self.every / amount(self.rate.quantity)
+        return Ramp(start=start, end=end, after=self.after, over=over)
+
+
+class _DescribedModel(Described, frozen=True, kw_only=True):
+    constant: Amount | None = None
+    daily: _Daily | None = None
+    ramp: _Ramp | None = None
+    leak: _Leak | None = None
+    runs: tuple[Any, ...] | None = None
+    noise: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
 def parse_model(
     raw: object, *, amount: Callable[[Quantity], int], field: str, seed: int = 0
 ) -> Model:
     """Build a model from its description; ``amount`` turns a quantity into the model's unit.
 
     Raises:
-        ConfigError: the description isn't one; the message names the ``field``.
+        ConfigError: the description is invalid; the message names the ``field``.
     """
-
-    def convert(value: object) -> float:
-        return float(amount(description.quantity(value)))
-
     if not isinstance(raw, Mapping):
-        try:
-            return Constant(convert(raw))
-        except ValueError as error:
-            raise ConfigError(f"{field}: {error}") from error
-    section = Section(raw, field)
-    noise = section.take("noise", description.number, 0.0)
-    kinds = [name for name in _KINDS if name in section]
-    if len(kinds) != 1:
-        raise ConfigError(f"{field}: expected one of {', '.join(_KINDS)}")
-    kind = kinds[0]
-    model: Model
-    if kind == "constant":
-        model = Constant(section.take(kind, convert))
-    elif kind == "runs":
-        parse = partial(parse_model, amount=amount, seed=seed)
-        models = tuple(parse(item, field=path) for item, path in section.items(kind))
-        if not models:
-            raise ConfigError(f"{section.field(kind)}: empty")
-        model = Runs(models)
-    else:
-        inner = section.section(kind)
-        model = _SHAPES[kind](inner, convert)
-        inner.close()
-    section.close()
-    return Noisy(model=model, relative=noise, seed=seed) if noise else model
-
-
-def _daily(section: Section, convert: Callable[[object], float]) -> Model:
-    return Daily(
-        low=section.take("low", convert),
-        high=section.take("high", convert),
-        period=section.take("period", _positive, 86_400.0),
-        peak_at=section.take("peak-at", description.seconds, 50_400.0),
-    )
-
-
-def _ramp(section: Section, convert: Callable[[object], float]) -> Model:
-    return Ramp(
-        start=section.take("from", convert),
-        end=section.take("to", convert),
-        after=section.take("after", description.seconds, 0.0),
-        over=section.take("over", _positive),
-    )
-
-
-def _leak(section: Section, convert: Callable[[object], float]) -> Model:
-    """A leak is a ramp that is known by its slope."""
-    start = section.take("from", convert)
-    until = section.take("until", convert)
-    rate = section.take("rate", convert) / section.take("every", _positive, 1.0)
-    if rate <= 0 or until < start:
-        raise ConfigError(f"{section.path}: a leak rises: rate above 0, until above from")
-    after = section.take("after", description.seconds, 0.0)
-    return Ramp(start=start, end=until, after=after, over=max(until - start, 1.0) / rate)
-
-
-def _positive(value: object) -> float:
-    """A duration in seconds that time can be divided by."""
-    seconds = description.seconds(value)
-    if seconds <= 0:
-        raise ValueError(f"not a duration above 0: {value!r}")
-    return seconds
-
-
-_SHAPES: Mapping[str, Callable[[Section, Callable[[object], float]], Model]] = {
-    "daily": _daily,
-    "ramp": _ramp,
-    "leak": _leak,
-}
-_KINDS = ("constant", *_SHAPES, "runs")
+        return Constant(amount(read(raw, Amount, field).quantity))
+    described = read(raw, _DescribedModel, field)
+    shapes = (described.daily, described.ramp, described.leak)
+    models = [shape.model(amount) for shape in shapes if shape is not None]
+    if described.constant is not None:
+        models.append(Constant(amount(described.constant.quantity)))
+    if described.runs:
+        runs = (
+            parse_model(run, amount=amount, field=f"{field}.runs[{index}]", seed=seed)
+            for index, run in enumerate(described.runs)
+        )
+        models.append(Runs(tuple(runs)))
+    if len(models) != 1:
+        raise ConfigError(f"{field}: expected one of constant, daily, ramp, leak, runs")
+    (model,) = models
+    return Noisy(model=model, relative=described.noise, seed=seed) if described.noise else model

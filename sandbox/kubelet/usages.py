@@ -1,4 +1,4 @@
-"""What the containers of a node use right now, as its kubelet would tell a metrics server."""
+"""The usage of a node's containers, as its kubelet reports it to a metrics server."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sandbox.kubelet.usage import Usage, throttled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUsage:
-    """What a pod used, container by container."""
+    """The usage of a pod by container."""
 
     namespace: str
     name: str
@@ -22,10 +22,10 @@ class PodUsage:
 
 
 def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage]:
-    """Usage over the last ``window`` seconds, of every pod that was there all the time.
+    """Yield the usage over the last ``window`` seconds of every pod that ran all the time.
 
-    A pod is missing if one of its containers is down or younger than the window, as no server has
-    seen it twice then; so are all pods of a frozen node (kubernetes-resize.md 7, "gaps").
+    A pod is missing if one of its containers is down or younger than the window, because a real
+    server needs two samples; so are all pods of a frozen node (kubernetes-resize.md 7, "gaps").
     """
     if node.frozen:
         return
@@ -46,7 +46,7 @@ def pod_usages(node: Node, *, now: datetime, window: float) -> Iterator[PodUsage
 def container_usage(
     pod: PodRun, container: Container, node: Node, now: datetime, window: float
 ) -> Usage:
-    """What one running container used over the last ``window`` seconds."""
+    """Return the usage of one running container over the last ``window`` seconds."""
     resources = pod.resources_of(container)
     limit = memory_limit(resources)
     return throttled(

@@ -1,4 +1,4 @@
-"""What a kubelet reads of a pod."""
+"""The fields of a pod that a kubelet reads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ NO_RESOURCES = ResourceRequirements()
 
 
 class HttpGet(Wire, frozen=True, kw_only=True):
-    """What a probe asks by HTTP; ``port`` is a number, or the name of one."""
+    """The HTTP request of a probe; ``port`` is a number or a name."""
 
     path: str = "/"
     port: int | str = 0
@@ -23,14 +23,14 @@ class HttpGet(Wire, frozen=True, kw_only=True):
 
 
 class TcpSocket(Wire, frozen=True, kw_only=True):
-    """Where a probe opens a connection."""
+    """The connection of a probe."""
 
     port: int | str = 0
     host: str = ""
 
 
 class Probe(Wire, frozen=True, kw_only=True):
-    """A probe; of a simulated container it succeeds once its initial delay is over."""
+    """A probe. That of a simulated container succeeds after its initial delay."""
 
     initial_delay_seconds: int = 0
     period_seconds: int = 10
@@ -42,7 +42,7 @@ class Probe(Wire, frozen=True, kw_only=True):
 
 
 class ContainerPort(Wire, frozen=True, kw_only=True):
-    """A port that has a name, which probes may use."""
+    """A named port, for probes."""
 
     name: str = ""
     container_port: int = 0
@@ -68,7 +68,7 @@ class KeyRef(ObjectRef, frozen=True, kw_only=True):
 
 
 class EnvSource(Wire, frozen=True, kw_only=True):
-    """Where the value of a variable comes from; other sources aren't supported."""
+    """The source of a variable's value; other sources aren't supported."""
 
     field_ref: FieldRef | None = None
     config_map_key_ref: KeyRef | None = None
@@ -92,7 +92,7 @@ class EnvVar(Wire, frozen=True, kw_only=True):
 
 
 class VolumeMount(Wire, frozen=True, kw_only=True):
-    """Where a container sees a volume."""
+    """The path of a volume in a container."""
 
     name: str
     mount_path: str = ""
@@ -118,7 +118,7 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> ResourceRequirements:
-        """The resources; an absent block is an empty one."""
+        """The resources; empty if the block is absent."""
         return self.resources or NO_RESOURCES
 
     @property
@@ -129,12 +129,12 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
 
     @property
     def is_sidecar(self) -> bool:
-        """Of an init container: it keeps running beside the others."""
+        """True for an init container that keeps running beside the others."""
         return self.restart_policy == "Always"
 
 
 class RunnablePodSpec(Wire, frozen=True, kw_only=True):
-    """The fields of a pod's ``spec`` that matter to running it."""
+    """The fields of a pod's ``spec`` that a kubelet reads."""
 
     containers: tuple[ContainerSpec, ...] = ()
     init_containers: tuple[ContainerSpec, ...] | None = None
@@ -150,7 +150,7 @@ class RunnablePodSpec(Wire, frozen=True, kw_only=True):
 
 
 class RunnableMeta(ObjectMeta, frozen=True, kw_only=True):
-    """``metadata`` with the deletion that is under way."""
+    """``metadata`` with the grace period of a deletion."""
 
     deletion_grace_period_seconds: int | None = None
 
@@ -163,6 +163,6 @@ class RunnablePod(Wire, frozen=True, kw_only=True):
 
 
 def resources_json(resources: ResourceRequirements) -> dict[str, dict[str, QuantityJson]]:
-    """Requests and limits as they stand in a status: empty parts left out, ``{}`` for none."""
+    """Return requests and limits as in a status: empty parts left out, ``{}`` for none."""
     parts = {"limits": resources.limits, "requests": resources.requests}
     return {name: dict(amounts) for name, amounts in parts.items() if amounts}

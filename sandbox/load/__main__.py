@@ -1,4 +1,4 @@
-"""Run it: ``python -P -m sandbox.load --vpas=1000 --pods-per-vpa=10 --kubeconfig=PATH``."""
+"""The program: ``python -P -m sandbox.load --vpas=1000 --pods-per-vpa=10 --kubeconfig=PATH``."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from common.runtime import logs
 from common.runtime.clock import SystemClock
 from common.runtime.limited_http import HttpLimits
 from common.runtime.service import run
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.load.server import LoadApi
 from sandbox.load.settings import Settings
@@ -26,7 +26,7 @@ _LIMITS = HttpLimits(idle=3600, connections=10_000, connections_of_peer=10_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadCluster:
-    """A load mode that answers."""
+    """A served load mode."""
 
     url: str
     kubeconfig: str
@@ -54,9 +54,9 @@ async def _main(argv: Sequence[str]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[LoadCluster]:
-    """The API server on 127.0.0.1, until the block ends."""
+    """Serve the API on 127.0.0.1 while the context is entered."""
     clock = SystemClock()
-    credentials = make_credentials(clock.now())
+    credentials = make_credentials()
     api = LoadApi(settings, clock)
     options: dict[str, Any] = {"interface": "asgi3"}
     if settings.tls:

@@ -1,4 +1,4 @@
-"""What pods ask for, what is recommended for them, and what they use."""
+"""Requests of pods, recommendations for them, and their usage."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ import msgspec
 from sandbox.load.layout import CONTAINERS
 
 MEBI = 2**20
-SHARE = 50  # one VPA in so many gets a new target with each list of metrics: two percent
-GROWTH = 1.1  # by how much its pods then use more memory
+SHARE = 50  # of this number of VPAs one gets a new target with each list of metrics
+GROWTH = 1.1  # the factor by which the memory of its pods grows then
 
 Resources: TypeAlias = Mapping[str, Mapping[str, str]]
 """``resources`` of a container: requests and limits, quantities by resource."""
 
 
 class UnknownChangeError(Exception):
-    """A patch asks for something that the load mode doesn't know; the text says what."""
+    """An unsupported change of a patch; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """The resources of a pod's containers, also as the bytes that the pod shows."""
+    """The resources of a pod's containers, also as the encoded parts of the pod."""
 
     containers: tuple[Resources, ...]
     spec: tuple[bytes, ...]
@@ -38,10 +38,11 @@ class Sized:
         )
 
     def patched(self, operations: Iterable["Operation"]) -> "Sized":
-        """The same after a JSON patch of the resize subresource.
+        """Return the resources after a JSON patch of the resize subresource.
 
         Raises:
-            UnknownChangeError: it is about anything but requests and limits, or takes away.
+            UnknownChangeError: the patch changes anything but requests and limits, or removes a
+                value.
         """
         containers: list[dict[str, dict[str, str]]] = [
             {kind: dict(values) for kind, values in one.items()} for one in self.containers
@@ -67,7 +68,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def with_limits(requests: Sequence[tuple[int, int]]) -> Sized:
-    """Containers that ask for millicores and bytes, with limits of twice as much."""
+    """Return containers that request millicores and bytes, with limits of twice as much."""
     return Sized.of(
         {
             "limits": {"cpu": f"{2 * cpu}m", "memory": f"{2 * memory}"},
@@ -78,11 +79,11 @@ def with_limits(requests: Sequence[tuple[int, int]]) -> Sized:
 
 
 STALE = with_limits(((100, 128 * MEBI), (20, 64 * MEBI)))
-"""What pods ask for that are not right-sized: less than any lower bound."""
+"""The requests of pods that are not right-sized: less than any lower bound."""
 
 
 def target(vpa: int) -> tuple[tuple[int, int], ...]:
-    """Millicores and bytes that are recommended for the containers of a VPA's pods at first."""
+    """Return the first recommended millicores and bytes for the containers of a VPA's pods."""
     return (
         (200 + vpa % 800, (256 + vpa % 700) * MEBI),
         (50 + vpa % 97, (96 + vpa % 101) * MEBI),
@@ -90,7 +91,7 @@ def target(vpa: int) -> tuple[tuple[int, int], ...]:
 
 
 def recommendation(amounts: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """``containerRecommendations`` with bounds around the targets."""
+    """Return ``containerRecommendations`` with bounds around the targets."""
     return [
         {
             "containerName": name,
@@ -104,23 +105,23 @@ def recommendation(amounts: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 def growths(vpa: int, generation: int) -> int:
-    """How often a VPA's pods have grown by the ``generation``-th list of metrics."""
-    turn = vpa % SHARE or SHARE
-    return (generation - turn) // SHARE + 1 if generation >= turn else 0
+    """Return how often a VPA's pods have grown by the ``generation``-th list of metrics."""
+    first = vpa % SHARE or SHARE
+    return (generation - first) // SHARE + 1 if generation >= first else 0
 
 
 def usage(vpa: int, slot: int, generation: int) -> tuple[tuple[int, int], ...]:
-    """Nanocores and KiB that the containers of a pod use.
+    """Return the nanocores and KiB that the containers of a pod use.
 
-    They waver by a few percent below what the first target leaves room for. The highest memory
-    of a VPA stays as it is, but with its turn, which comes once in fifty lists.
+    They vary by a few percent below the first target. The highest memory of a VPA is constant, but
+    grows once in fifty lists.
     """
-    wavering = (slot * 7 + generation * 13) % 16
+    variation = (slot * 7 + generation * 13) % 16
     grown = GROWTH ** growths(vpa, generation)
     return tuple(
         (
-            cpu * 1_000_000 * (72 + wavering) // 100,
-            int(memory * grown) * (84 - wavering // 8) // 100 // 1024,
+            cpu * 1_000_000 * (72 + variation) // 100,
+            int(memory * grown) * (84 - variation // 8) // 100 // 1024,
         )
         for cpu, memory in target(vpa)
     )

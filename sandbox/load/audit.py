@@ -1,4 +1,4 @@
-"""What was asked for: counts, rates and latencies of calls, and how many writes were under way."""
+"""Counts, rates and latencies of calls, and the number of concurrent writes."""
 
 import statistics
 from collections import Counter
@@ -28,7 +28,7 @@ class _Kind:
 
 
 class Audit:
-    """Counts calls; ``now`` is in seconds, from whenever."""
+    """Counts calls; ``now`` is in seconds of any clock."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -40,7 +40,7 @@ class Audit:
         self._peak_of_group = 0
 
     def reset(self, now: float) -> None:
-        """Forget everything but the writes under way, which count as the peak so far."""
+        """Reset everything but the writes in progress, which are the first peak."""
         self._since = now
         self._kinds = {}
         self._bytes = 0
@@ -48,7 +48,7 @@ class Audit:
         self._peak_of_group = max(self._by_group.values(), default=0)
 
     def note(self, call: Call, *, began: float, now: float, size: int = 0) -> None:
-        """One call was answered, with so many bytes before any compression."""
+        """Count an answered call with the size of its response before compression."""
         kind = self._kinds.get(call)
         if kind is None:
             kind = self._kinds[call] = _Kind(first=began - self._since)
@@ -61,7 +61,7 @@ class Audit:
 
     @contextmanager
     def writing(self, group: int | None) -> Iterator[None]:
-        """A write is under way; ``group`` is the replica group that it disrupts, if any."""
+        """Count a write in progress; ``group`` is the replica group that it disrupts, if any."""
         self._writes += 1
         self._peak_writes = max(self._peak_writes, self._writes)
         if group is not None:
@@ -77,7 +77,7 @@ class Audit:
                     del self._by_group[group]
 
     def report(self, now: float) -> dict[str, Any]:
-        """Everything since the last reset; seconds, and milliseconds for latencies."""
+        """Return everything since the last reset in seconds; latencies in milliseconds."""
         return {
             "seconds": round(now - self._since, 3),
             "answeredBytes": self._bytes,

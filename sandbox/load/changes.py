@@ -1,4 +1,4 @@
-"""What happened to the objects of one kind, for those who watch them."""
+"""Changes of the objects of one kind, for watches."""
 
 import asyncio
 from collections import deque
@@ -7,16 +7,16 @@ from typing import Generic, TypeVar
 
 S = TypeVar("S")
 
-_KEPT = 200_000  # changes of one resource; who is further behind must list again
+_KEPT = 200_000  # changes of one resource; older watches must list again
 
 
 class TooOldError(Exception):
-    """What happened since that version isn't known any more."""
+    """The changes since that version were dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[S]):
-    """One event: its type, its version, and the state of the object to show."""
+    """One event: its type, its version, and the state of the object."""
 
     type: str
     version: int
@@ -24,19 +24,19 @@ class Change(Generic[S]):
 
 
 class Changes(Generic[S]):
-    """The changes of one resource in their order; any number of watches read it at their pace."""
+    """The changes of one resource in order, for any number of watches."""
 
     def __init__(self, *, kept: int = _KEPT) -> None:
-        """``kept``: how many changes are remembered."""
+        """Keep at most ``kept`` changes."""
         self._most = kept
         self._kept: deque[Change[S]] = deque()
-        self._first = 0  # how many were dropped
-        self._lost = 0  # version of the last one that was dropped
+        self._first = 0  # the number of dropped changes
+        self._lost = 0  # the version of the last dropped change
         self._grown = asyncio.Event()
 
     @property
     def end(self) -> int:
-        """The position behind the last change."""
+        """The position after the last change."""
         return self._first + len(self._kept)
 
     def add(self, type: str, version: int, state: S) -> None:
@@ -48,7 +48,7 @@ class Changes(Generic[S]):
         self._grown = asyncio.Event()
 
     def after(self, version: int) -> int:
-        """The position of the first change behind a version.
+        """Return the position of the first change after a version.
 
         Raises:
             TooOldError: it was dropped.
@@ -63,7 +63,7 @@ class Changes(Generic[S]):
         return position
 
     def read(self, position: int, most: int) -> list[Change[S]]:
-        """At most so many changes from a position on.
+        """Return at most ``most`` changes from a position on.
 
         Raises:
             TooOldError: they were dropped.

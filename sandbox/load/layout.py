@@ -1,9 +1,9 @@
-"""Who there is: every object has a number and a name, and each follows from the other.
+"""Numbers and names of all objects. Each follows from the other.
 
-The VPA ``i`` targets the Deployment ``i`` of the same name; its ReplicaSets and their pods have
-the numbers that follow on those of the Deployment before. So nothing has to be looked up, and a
-hundred thousand objects take no memory until they change. Namespaces hold runs of numbers, and
-names have leading zeros: lists are sorted as a real API server sorts them.
+The VPA ``i`` targets the Deployment ``i`` of the same name. Its ReplicaSets and their pods have the
+numbers after those of the previous Deployment. So nothing is looked up, and a hundred thousand
+objects take no memory until they change. Namespaces have ranges of numbers, and names have leading
+zeros, so lists are sorted like those of a real API server.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ NAMESPACES = 50
 CONTAINERS = ("app", "proxy")
 PODS_ON_A_NODE = 30
 
-_DIGITS = "bcdfghjklmnpqrstvwxz2456789"  # of random suffixes, as Kubernetes draws them
+_DIGITS = "bcdfghjklmnpqrstvwxz2456789"  # of Kubernetes' random suffixes
 _SUFFIX = 5
 _HASH = "7d9c5b"  # the beginning of all pod-template hashes; the ReplicaSet's number follows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How many objects there are, and what they are called."""
+    """The numbers and names of objects."""
 
     vpas: int
     pods_per_vpa: int
@@ -49,7 +49,7 @@ class Layout:
         return namespace_name(vpa * self.namespaces // self.vpas)
 
     def vpas_in(self, namespace: str) -> range:
-        """The numbers of the VPAs of a namespace; none if it isn't one of ours."""
+        """Return the numbers of the VPAs of a namespace; none for an unknown namespace."""
         prefix, _, digits = namespace.partition("-")
         if prefix != "team" or not digits.isdecimal() or namespace_name(int(digits)) != namespace:
             return range(0)
@@ -59,11 +59,11 @@ class Layout:
         return range(-(-place * self.vpas // count), -(-(place + 1) * self.vpas // count))
 
     def app(self, vpa: int) -> str:
-        """The name of a VPA, and of all that belongs to its Deployment."""
+        """Return the name of a VPA and its Deployment."""
         return f"app-{vpa:05}"
 
     def vpa(self, app: str) -> int | None:
-        """The number of a VPA; None if there is none of that name."""
+        """Return the number of a VPA; None for an unknown name."""
         prefix, _, digits = app.partition("-")
         if prefix != "app" or not digits.isdecimal() or int(digits) >= self.vpas:
             return None
@@ -76,12 +76,12 @@ class Layout:
         return f"{self.app(group // self.groups_per_vpa)}-{self.pod_hash(group)}"
 
     def pod_name(self, slot: int, incarnation: int) -> str:
-        """The name of the pod that is the ``incarnation``-th to hold this place."""
+        """Return the name of the ``incarnation``-th pod of a slot."""
         group, place = divmod(slot, self.group_size)
         return f"{self.group_name(group)}-{_suffix(incarnation * self.group_size + place)}"
 
     def pod(self, name: str) -> tuple[int, int] | None:
-        """The place and the incarnation of a pod; None if there can't be one of that name."""
+        """Return slot and incarnation of a pod; None for an impossible name."""
         app, _, rest = name.rpartition("-")[0].rpartition("-")
         code = _number(name.rpartition("-")[2])
         vpa = self.vpa(app)
@@ -96,12 +96,12 @@ class Layout:
 
 
 def namespace_name(place: int) -> str:
-    """The n-th namespace."""
+    """Return the name of the n-th namespace."""
     return f"team-{place:03}"
 
 
 def uid(kind: int, number: int, incarnation: int = 0) -> str:
-    """A UID of the usual form; ``kind`` keeps those of different kinds apart."""
+    """Return a UID; ``kind`` keeps those of different kinds apart."""
     return f"{number:08x}-{incarnation:04x}-4{kind:03x}-8000-5eed{number:08x}"
 
 

@@ -1,4 +1,4 @@
-"""The objects of the load mode: what each of them is at this moment, as bytes."""
+"""The objects of the load mode in their present state, as bytes."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from sandbox.load import documents
 from sandbox.load.amounts import STALE, Sized, recommendation, target, usage, with_limits
+from sandbox.load.documents import DOCUMENTS
 from sandbox.load.layout import CONTAINERS, PODS_ON_A_NODE, Layout, uid
-from sandbox.load.pod_document import POD, RESIZER, SCHEDULER
 
-FIRST_VERSION = 1000  # of everything that never changed
+FIRST_VERSION = 1000  # of unchanged objects
 
 _AGE = timedelta(days=1)  # of pods: older than any threshold by default
 _HISTORY = timedelta(days=8)
@@ -25,6 +24,17 @@ _OBSERVED = msgspec.json.encode(
         ),
     }
 )
+
+
+def _weights(buckets: range) -> bytes:
+    """Return the weights of a checkpoint's histogram, highest in the middle of the buckets."""
+    middle, reach = (buckets.start + buckets.stop) // 2, len(buckets) // 2
+    return msgspec.json.encode(
+        {str(one): max(1, 10_000 - 9_990 * abs(one - middle) // reach) for one in buckets}
+    )
+
+
+_CPU_WEIGHTS, _MEMORY_WEIGHTS = _weights(range(20, 80)), _weights(range(60))
 _POD, _DEPLOYMENT, _GROUP, _VPA, _CHECKPOINT, _NODE = range(6)
 
 
@@ -32,13 +42,13 @@ class PodState(NamedTuple):
     """The identity and the state of one pod."""
 
     slot: int
-    incarnation: int  # how many held the place before it
+    incarnation: int  # the number of previous pods of the slot
     version: int
     generation: int
     sized: Sized
     annotations: bytes  # JSON
     started: bytes
-    resized: bytes  # when our updater resized it; empty: never
+    resized: bytes  # the time of a resize; empty without one
 
 
 class VpaState(NamedTuple):
@@ -50,7 +60,7 @@ class VpaState(NamedTuple):
 
 
 class Population:
-    """Everything there is, rendered when it is asked for; only what changed takes memory."""
+    """All objects, rendered on request. Only changed ones take memory."""
 
     def __init__(
         self, layout: Layout, *, update_mode: str, right_sized: bool, now: datetime
@@ -61,7 +71,7 @@ class Population:
         self._started = stamp(now - _AGE)
         self._first = stamp(now - _HISTORY)
         self._long_ago = stamp(now - _HISTORY - _AGE)
-        self._scheduler = SCHEDULER.fill({"started": self._started})
+        self._scheduler = DOCUMENTS["scheduler"].fill({"started": self._started})
         self._pods: dict[int, PodState] = {}
         self._vpas: dict[int, VpaState] = {}
         self._targets: dict[int, Sized] = {}
@@ -73,7 +83,7 @@ class Population:
     # Pods
 
     def pod(self, slot: int) -> PodState:
-        """The pod that holds a place."""
+        """Return the pod of a slot."""
         found = self._pods.get(slot)
         if found is not None:
             return found
@@ -81,7 +91,7 @@ class Population:
         return PodState(slot, 0, FIRST_VERSION, 1, sized, _OBSERVED, self._started, b"")
 
     def named_pod(self, namespace: str, name: str) -> PodState | None:
-        """The pod of that name, unless it is gone."""
+        """Return the pod of that name, None if it is gone."""
         found = self.layout.pod(name)
         if found is None:
             return None
@@ -95,7 +105,7 @@ class Population:
         self._pods[state.slot] = state
 
     def successor(self, state: PodState, *, version: int, now: datetime) -> PodState:
-        """The pod that takes over the place, with what is recommended by now."""
+        """Return the next pod of the slot, with the present recommendation."""
         return PodState(
             slot=state.slot,
             incarnation=state.incarnation + 1,
@@ -108,7 +118,7 @@ class Population:
         )
 
     def target(self, vpa: int) -> Sized:
-        """The resources that a new pod of a VPA gets."""
+        """Return the resources of a VPA's new pods."""
         known = self._targets.get(vpa)
         if known is None:
             known = self._targets[vpa] = with_limits(target(vpa))
@@ -131,11 +141,11 @@ class Population:
         values["uid"] = _uid(_POD, slot, state.incarnation)
         values["version"] = b"%d" % state.version
         if state.resized:
-            values["resizer"] += b"," + RESIZER.fill({"started": state.resized})
-        return POD.fill(values)
+            values["resizer"] += b"," + DOCUMENTS["resizer"].fill({"started": state.resized})
+        return DOCUMENTS["pod"].fill(values)
 
     def _of_group(self, group: int) -> Mapping[str, bytes]:
-        """What the pods of a group have in common; they come one after the other."""
+        """Return the values that the pods of a group share. Pods are rendered group by group."""
         if group != self._last_group:
             vpa = group // self.layout.groups_per_vpa
             self._last_group = group
@@ -151,18 +161,18 @@ class Population:
     # VPAs
 
     def vpa(self, vpa: int) -> VpaState:
-        """A VPA as it is now."""
+        """Return the present state of a VPA."""
         found = self._vpas.get(vpa)
         return found or VpaState(vpa, FIRST_VERSION, self._first_status(vpa))
 
     def put_vpa(self, state: VpaState, targets: Sized | None) -> None:
-        """Take a VPA over; ``targets`` are what its new status recommends, if it does."""
+        """Store a VPA; ``targets`` are the recommendations of its new status, if it has any."""
         self._vpas[state.vpa] = state
         if targets is not None:
             self._targets[state.vpa] = targets
 
     def render_vpa(self, state: VpaState) -> bytes:
-        return documents.VPA.fill(
+        return DOCUMENTS["vpa"].fill(
             {
                 **self._of_app(_VPA, state.vpa, version=state.version),
                 "mode": self._mode,
@@ -180,15 +190,16 @@ class Population:
             }
         )
 
-    # What never changes
+    # Unchanging objects
 
     def deployment(self, vpa: int) -> bytes:
-        values = self._of_app(_DEPLOYMENT, vpa)
-        return documents.DEPLOYMENT.fill({**values, "replicas": b"%d" % self.layout.pods_per_vpa})
+        replicas = b"%d" % self.layout.pods_per_vpa
+        values = {**self._of_app(_DEPLOYMENT, vpa), "replicas": replicas}
+        return DOCUMENTS["deployment"].fill(values)
 
     def replica_set(self, group: int) -> bytes:
         vpa = group // self.layout.groups_per_vpa
-        return documents.REPLICA_SET.fill(
+        return DOCUMENTS["replicaset"].fill(
             {
                 **self._of_app(_GROUP, vpa),
                 "group": self.layout.group_name(group).encode(),
@@ -200,13 +211,15 @@ class Population:
         )
 
     def checkpoint(self, number: int) -> bytes:
-        """The checkpoints of a VPA follow each other, one for each container."""
+        """Return a checkpoint. A VPA has one for each container, in order."""
         vpa, container = divmod(number, len(CONTAINERS))
-        return documents.CHECKPOINT.fill(
+        return DOCUMENTS["checkpoint"].fill(
             {
                 **self._of_app(_CHECKPOINT, vpa),
                 "container": CONTAINERS[container].encode(),
+                "cpu_weights": _CPU_WEIGHTS,
                 "first": self._first,
+                "memory_weights": _MEMORY_WEIGHTS,
                 "reference": self._started,
                 "uid": _uid(_CHECKPOINT, number),
             }
@@ -214,7 +227,7 @@ class Population:
 
     def node(self, number: int) -> bytes:
         node = b"node-%05d" % number
-        return documents.NODE.fill({**self._fixed(), "node": node, "uid": _uid(_NODE, number)})
+        return DOCUMENTS["node"].fill({**self._fixed(), "node": node, "uid": _uid(_NODE, number)})
 
     def _of_app(self, kind: int, vpa: int, *, version: int = FIRST_VERSION) -> dict[str, bytes]:
         return {
@@ -231,7 +244,7 @@ class Population:
     # Usage
 
     def next_metrics(self, now: datetime) -> None:
-        """From here on usage is another one, and two percent of the VPAs have grown."""
+        """Change all usage, and increase that of two percent of the VPAs."""
         self._generation += 1
         self._metrics_at = stamp(now)
 
@@ -243,15 +256,15 @@ class Population:
             values[f"cpu{number}"], values[f"memory{number}"] = b"%d" % cpu, b"%d" % memory
         values["name"] = layout.pod_name(slot, state.incarnation).encode()
         values["now"] = self._metrics_at
-        return documents.POD_METRICS.fill(values)
+        return DOCUMENTS["podmetrics"].fill(values)
 
 
 Render = Callable[[int], bytes]
-"""The bytes of the object of a number."""
+"""Returns the encoded object of a number."""
 
 
 def stamp(moment: datetime) -> bytes:
-    """A time as API servers write it: whole seconds, UTC."""
+    """Return a time as API servers write it: whole seconds, UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ").encode()
 
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 
+from sandbox.errors import bad_request, expired
 from sandbox.load.changes import Changes, TooOldError
 from sandbox.load.population import Render
-from sandbox.load.requests import Asked, Receive, RefusedError, Send
+from sandbox.load.requests import Asked, Receive, Send
 
-_AT_ONCE = 500  # objects rendered before others have their turn
+_AT_ONCE = 500  # objects that are rendered without interruption
 _EVENTS_AT_ONCE = 100
-_LEAST_COMPRESSED = 128 * 1024  # bytes; as real API servers have it
+_LEAST_COMPRESSED = 128 * 1024  # bytes, the limit of a real API server
 _BOOKMARK_SECONDS = 60.0
-_WATCH_SECONDS = 1800  # where the client doesn't say
+_WATCH_SECONDS = 1800  # default
 _EVERYTHING = frozenset(
     {
         "",
@@ -25,7 +26,7 @@ _EVERYTHING = frozenset(
         "reason=Evicted",  # there are no Events
     }
 )
-"""Field selectors that all objects of the load mode meet."""
+"""Field selectors that match all objects of the load mode."""
 
 
 class _Whole(msgspec.Struct):
@@ -49,7 +50,7 @@ class Collection:
     show: Callable[[Any], bytes]  # the bytes of a state in ``changes``
     within: Callable[[str], range] = lambda _: range(0)  # numbers of the objects of a namespace
     find: Callable[[str, str], int | None] | None = None  # by namespace and name
-    pages: bool = True  # False: all at once, whatever the client asks for
+    pages: bool = True  # False: limits are ignored
     is_there: Callable[[int], bool] = lambda _: True
 
     @property
@@ -61,30 +62,29 @@ class Collection:
 
 
 class Reads:
-    """Answers what reads ask for, at the version that ``version`` returns."""
+    """Answers reads at the version that ``version`` returns."""
 
-    def __init__(self, version: Callable[[], int], *, compress: bool) -> None:
+    def __init__(self, version: Callable[[], int]) -> None:
         self._version = version
-        self._compress = compress
 
     async def get(self, collection: Collection, asked: Asked) -> bytes:
-        """One object.
+        """Return one object.
 
         Raises:
-            RefusedError: there is none.
+            ApiError: 404, it doesn't exist.
         """
         if collection.find is None:
-            raise not_found(asked)
+            raise asked.missing
         number = collection.find(asked.namespace, asked.name)
         if number is None or not collection.is_there(number):
-            raise not_found(asked)
+            raise asked.missing
         return _shown(collection.render(number), asked)
 
     async def list(self, collection: Collection, asked: Asked, send: Send) -> int:
-        """A page, or everything; how many bytes it has.
+        """Send a page, or everything. Return its size in bytes.
 
         Raises:
-            RefusedError: the selector or the continue token isn't known here.
+            ApiError: 400, the selector or the continue token isn't supported.
         """
         _check_selectors(asked)
         numbers = collection.numbers(asked.namespace)
@@ -104,7 +104,7 @@ class Reads:
     async def _send_whole(self, body: bytes, asked: Asked, send: Send) -> int:
         size = len(body)
         headers = [(b"content-type", b"application/json")]
-        if self._compress and asked.takes_gzip and size >= _LEAST_COMPRESSED:
+        if asked.takes_gzip and size >= _LEAST_COMPRESSED:
             headers.append((b"content-encoding", b"gzip"))
             packer = _packer()
             body = packer.compress(body) + packer.flush()
@@ -116,7 +116,7 @@ class Reads:
     async def _send_stream(self, parts: Iterator[bytes], asked: Asked, send: Send) -> int:
         size = 0
         headers = [(b"content-type", b"application/json")]
-        packer = _packer() if self._compress and asked.takes_gzip else None
+        packer = _packer() if asked.takes_gzip else None
         if packer is not None:
             headers.append((b"content-encoding", b"gzip"))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -132,17 +132,17 @@ class Reads:
     async def watch(
         self, collection: Collection, asked: Asked, receive: Receive, send: Send
     ) -> None:
-        """Events as they come, until the client has gone or its time is up.
+        """Send events until the client disconnects or the time is up.
 
         Raises:
-            RefusedError: the selector isn't known here, or the version is too old.
+            ApiError: 400, the selector isn't supported; 410, the version is too old.
         """
         _check_selectors(asked)
         since = asked.number("resourceVersion")
         try:
             position = collection.changes.after(since)
         except TooOldError as error:
-            raise RefusedError(410, f"too old resource version: {since}") from error
+            raise expired(f"too old resource version: {since}") from error
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         seconds = asked.number("timeoutSeconds") or _WATCH_SECONDS
@@ -164,14 +164,14 @@ class Reads:
         position: int,
         gone: "asyncio.Future[None]",
     ) -> None:
-        """Raise TimeoutError of the caller when its time is up; return when the client has left."""
+        """Send events until the client disconnects. The caller's timeout ends it."""
         bookmarks = asked.query.get("allowWatchBookmarks") == "true"
         while not gone.done():
             try:
                 events = collection.changes.read(position, _EVENTS_AT_ONCE)
             except TooOldError:
-                error = RefusedError(410, "the watch is too far behind")
-                await _send_some(send, _event("ERROR", error.body))
+                status = expired("the watch is too far behind").status_object()
+                await _send_some(send, _event("ERROR", msgspec.json.encode(status)))
                 return
             if events:
                 position += len(events)
@@ -191,11 +191,6 @@ class Reads:
                 grown.cancel()
             if not done and bookmarks:
                 await _send_some(send, _bookmark(collection, self._version()))
-
-
-def not_found(asked: Asked) -> RefusedError:
-    """There is no such object."""
-    return RefusedError(404, f'{asked.resource} "{asked.name}" not found')
 
 
 def _parts(
@@ -219,7 +214,7 @@ def _parts(
 
 
 def _shown(body: bytes, asked: Asked) -> bytes:
-    """The object, or as much of it as was asked for."""
+    """Return the object, or its metadata alone."""
     if not asked.metadata_only:
         return body
     head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
@@ -242,20 +237,20 @@ def _bookmark(collection: Collection, version: int) -> bytes:
 
 def _check_selectors(asked: Asked) -> None:
     if asked.query.get("labelSelector"):
-        raise RefusedError(400, "the load mode has no label selectors")
+        raise bad_request("the load mode has no label selectors")
     selector = asked.query.get("fieldSelector", "")
     if selector not in _EVERYTHING:
-        raise RefusedError(400, f"the load mode has no field selector {selector!r}")
+        raise bad_request(f"the load mode has no field selector {selector!r}")
 
 
 def _continued(asked: Asked) -> tuple[int, int] | None:
-    """The version and the place of a continue token; None without one."""
+    """Return the version and the position of a continue token; None without one."""
     token = asked.query.get("continue")
     if not token:
         return None
     version, _, place = token.partition(".")
     if not (version.isdecimal() and place.isdecimal()):
-        raise RefusedError(400, "continue key is not valid")
+        raise bad_request("continue key is not valid")
     return int(version), int(place)
 
 

@@ -1,49 +1,16 @@
-"""A request of HTTP, and what of the API it asks for."""
+"""HTTP requests of the load mode."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl
 
-import msgspec
+from sandbox.apiserver.requests import parse_place, parse_query
+from sandbox.errors import ApiError, bad_request
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON_PATCH = b"application/json-patch+json"
-
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_REASONS = {
-    400: "BadRequest",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Expired",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-}
-
-
-class RefusedError(Exception):
-    """The answer is a Status of failure."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-    @property
-    def body(self) -> bytes:
-        return msgspec.json.encode(
-            {
-                "kind": "Status",
-                "apiVersion": "v1",
-                "metadata": {},
-                "status": "Failure",
-                "message": str(self),
-                "reason": _REASONS[self.code],
-                "code": self.code,
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,53 +40,49 @@ class Asked:
     def takes_gzip(self) -> bool:
         return b"gzip" in self.headers.get(b"accept-encoding", b"")
 
+    @property
+    def missing(self) -> ApiError:
+        """The error for a missing object."""
+        return not_found(f'{self.resource} "{self.name}" not found')
+
     def number(self, name: str) -> int:
-        """An integer of the query; 0 if it isn't there.
+        """Return an integer of the query; 0 if it is missing.
 
         Raises:
-            RefusedError: it is none.
+            ApiError: 400, it isn't an integer.
         """
         text = self.query.get(name) or "0"
         if not text.isdecimal():
-            raise RefusedError(400, f"{name}: not a number: {text!r}")
+            raise bad_request(f"{name}: not a number: {text!r}")
         return int(text)
 
 
+def not_found(text: str) -> ApiError:
+    """Return the error for a missing object or path."""
+    return ApiError(404, "NotFound", text)
+
+
 def asked_of(scope: Mapping[str, Any]) -> Asked | None:
-    """What a request asks for; None if its path is none of a resource."""
-    parts: list[str] = scope["path"].split("/")
-    if len(parts) > 3 and parts[1] == "api":
-        group, version, rest = "", parts[2], parts[3:]
-    elif len(parts) > 4 and parts[1] == "apis":
-        group, version, rest = parts[2], parts[3], parts[4:]
-    else:
+    """Parse a request; None if its path isn't that of a resource."""
+    place = parse_place(scope["path"])
+    if place is None or not place.plural:
         return None
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    rest += [""] * (3 - len(rest))
-    text = scope["query_string"].decode()
-    query = dict(parse_qsl(text)) if text else {}
-    method = scope["method"]
-    if method == "GET":
-        verb = "get" if rest[1] else "watch" if query.get("watch") in ("true", "1") else "list"
-    else:
-        verb = _VERBS.get(method, method)
+    query = parse_query(scope["query_string"])
     return Asked(
-        verb=verb,
-        group=group,
-        version=version,
-        namespace=namespace,
-        resource=rest[0],
-        name=rest[1],
-        subresource=rest[2],
+        verb=place.verb(scope["method"], watch=query.get("watch") in ("true", "1")),
+        group=place.group,
+        version=place.version,
+        namespace=place.namespace,
+        resource=place.plural,
+        name=place.name,
+        subresource=place.subresource,
         query=query,
         headers=dict(scope["headers"]),
     )
 
 
 async def body_of(receive: Receive) -> bytes:
-    """The whole body of a request."""
+    """Return the whole body of a request."""
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body"):

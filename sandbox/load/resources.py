@@ -1,4 +1,4 @@
-"""Which resources there are."""
+"""The resources of the load mode."""
 
 from collections.abc import Container, Iterator
 from typing import Any
@@ -20,18 +20,18 @@ _EMPTY = (
     ("batch", "v1", "cronjobs", "CronJob"),
     ("coordination.k8s.io", "v1", "leases", "Lease"),
 )
-"""Kinds that are asked for, and of which there is nothing."""
+"""Kinds without objects that the components read."""
 
 Kind = tuple[str, str, str, str]
 """Group, version, resource and kind."""
 
 
 def resources(world: World, checkpoints: Container[int]) -> Iterator[Collection]:
-    """Every resource that can be listed and watched; ``checkpoints`` are those that are there."""
-    people, layout = world.population, world.population.layout
+    """Yield every resource that can be listed and watched; ``checkpoints`` are the present ones."""
+    objects, layout = world.population, world.population.layout
 
     def of_vpas(kind: Kind, each: int, render: Render, **more: Any) -> Collection:
-        """``each`` objects of every VPA, those of one VPA one after the other."""
+        """Return a collection with ``each`` objects of every VPA, ordered by VPA."""
 
         def within(namespace: str) -> range:
             vpas = layout.vpas_in(namespace)
@@ -54,47 +54,49 @@ def resources(world: World, checkpoints: Container[int]) -> Iterator[Collection]
         return vpa if vpa is not None and layout.namespace(vpa) == namespace else None
 
     def pod_named(namespace: str, name: str) -> int | None:
-        found = people.named_pod(namespace, name)
+        found = objects.named_pod(namespace, name)
         return None if found is None else found.slot
 
     per_vpa = layout.pods_per_vpa
     yield of_vpas(
         ("", "v1", "pods", "Pod"),
         per_vpa,
-        lambda slot: people.render_pod(people.pod(slot)),
+        lambda slot: objects.render_pod(objects.pod(slot)),
         find=pod_named,
         changes=world.pods,
-        show=people.render_pod,
+        show=objects.render_pod,
     )
     yield of_vpas(
         ("metrics.k8s.io", "v1beta1", "pods", "PodMetrics"),
         per_vpa,
-        people.pod_metrics,
+        objects.pod_metrics,
         find=pod_named,
-        pages=False,  # a metrics server knows no limits
+        pages=False,  # a metrics server ignores limits
     )
     autoscaling = ("autoscaling.k8s.io", "v1")
     yield of_vpas(
         (*autoscaling, "verticalpodautoscalers", "VerticalPodAutoscaler"),
         1,
-        lambda vpa: people.render_vpa(people.vpa(vpa)),
+        lambda vpa: objects.render_vpa(objects.vpa(vpa)),
         find=vpa_named,
         changes=world.vpas,
-        show=people.render_vpa,
+        show=objects.render_vpa,
     )
     yield of_vpas(
         (*autoscaling, "verticalpodautoscalercheckpoints", "VerticalPodAutoscalerCheckpoint"),
         len(CONTAINERS),
-        people.checkpoint,
+        objects.checkpoint,
         is_there=checkpoints.__contains__,
     )
-    yield of_vpas(("apps", "v1", "deployments", "Deployment"), 1, people.deployment, find=vpa_named)
     yield of_vpas(
-        ("apps", "v1", "replicasets", "ReplicaSet"), layout.groups_per_vpa, people.replica_set
+        ("apps", "v1", "deployments", "Deployment"), 1, objects.deployment, find=vpa_named
     )
-    yield of_cluster(("", "v1", "nodes", "Node"), layout.nodes, people.node)
+    yield of_vpas(
+        ("apps", "v1", "replicasets", "ReplicaSet"), layout.groups_per_vpa, objects.replica_set
+    )
+    yield of_cluster(("", "v1", "nodes", "Node"), layout.nodes, objects.node)
     for kind in _EMPTY:
-        yield of_cluster(kind, 0, people.node)
+        yield of_cluster(kind, 0, objects.node)
 
 
 def _collection(world: World, kind: Kind, count: int, render: Render, **more: Any) -> Collection:

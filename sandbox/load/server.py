@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from common.runtime.clock import Clock
+from sandbox.errors import ApiError
 from sandbox.load.audit import Audit, Call
 from sandbox.load.layout import CONTAINERS, Layout
-from sandbox.load.leases import Leases
 from sandbox.load.population import Population
-from sandbox.load.reads import Collection, Reads, not_found
-from sandbox.load.requests import Asked, Receive, RefusedError, Send, asked_of, body_of
+from sandbox.load.reads import Collection, Reads
+from sandbox.load.requests import Asked, Receive, Send, asked_of, body_of, not_found
 from sandbox.load.resources import resources
 from sandbox.load.settings import Settings
 from sandbox.load.world import World
@@ -38,18 +38,12 @@ class LoadApi:
         self.audit = Audit(time.perf_counter())
         self._settings = settings
         self._clock = clock
-        self._leases = Leases()
-        world = World(self.population, react=settings.react)
-        self._writes = Writes(
-            world,
-            self._leases,
-            self.audit,
-            clock,
-            delay=settings.answer_delay.total_seconds(),
-        )
+        world = World(self.population)
+        delay = settings.answer_delay.total_seconds()
+        self._writes = Writes(world, self.audit, clock, delay=delay)
         if settings.checkpoints:
             self._writes.checkpoints.update(range(self.layout.vpas * len(CONTAINERS)))
-        self._reads = Reads(lambda: world.version, compress=settings.compress)
+        self._reads = Reads(lambda: world.version)
         self._collections: Mapping[tuple[str, str, str], Collection] = {
             (each.group, each.version, each.resource): each
             for each in resources(world, self._writes.checkpoints)
@@ -78,15 +72,15 @@ class LoadApi:
             else:
                 code, body = await self._answer(collection, asked, receive)
                 await _send(send, code, body)
-        except RefusedError as error:
+        except ApiError as error:
             code = error.code
-            await _send(send, code, error.body)
+            await _send(send, code, msgspec.json.encode(error.status_object()))
         self._note(asked, code, began, size)
 
     def _collection(self, asked: Asked) -> Collection:
         found = self._collections.get((asked.group, asked.version, asked.resource))
         if found is None:
-            raise RefusedError(404, "the load mode has no such resource")
+            raise not_found("the load mode has no such resource")
         return found
 
     async def _list(self, collection: Collection, asked: Asked, send: Send) -> int:
@@ -101,9 +95,9 @@ class LoadApi:
         if asked.verb != "get":
             return await self._writes.answer(asked, await body_of(receive))
         if asked.resource == "leases":
-            return 200, self._leases.get(asked)
+            return 200, self._writes.lease(asked)
         if asked.subresource:
-            raise not_found(asked)  # of scales our components ask for kinds that aren't here
+            raise asked.missing  # the components read scales of absent kinds
         return 200, await self._reads.get(collection, asked)
 
     def _note(self, asked: Asked, code: int, began: float, size: int) -> None:
@@ -116,7 +110,7 @@ class LoadApi:
             await _send(send, 200, b"ok")
             return
         if path != REPORT:
-            await _send(send, 404, RefusedError(404, "there is no such path").body)
+            await _send(send, 404, b"404 page not found")
             return
         now = time.perf_counter()
         if method == "DELETE":
@@ -135,7 +129,6 @@ class LoadApi:
             "checkpointBytes": len(self.population.checkpoint(0)),
             "vpaBytes": len(self.population.render_vpa(self.population.vpa(0))),
             "tls": settings.tls,
-            "react": settings.react,
             "rightSized": settings.right_sized,
             "updateMode": settings.update_mode,
             "answerDelaySeconds": settings.answer_delay.total_seconds(),

@@ -59,14 +59,6 @@ class Settings(ClusterSettings):
         group="Load",
         help="Create a checkpoint with a long history for every container.",
     )
-    react: bool = flag(
-        "--react",
-        default=True,
-        parse=boolean,
-        group="API server",
-        help="Replace evicted pods and apply resizes and patches. Otherwise writes are answered "
-        "and counted only.",
-    )
     answer_delay: timedelta = flag(
         "--answer-delay",
         default=timedelta(),
@@ -80,13 +72,6 @@ class Settings(ClusterSettings):
         parse=boolean,
         group="API server",
         help="Encrypt connections with TLS.",
-    )
-    compress: bool = flag(
-        "--compress",
-        default=True,
-        parse=boolean,
-        group="API server",
-        help="Compress responses of 128 KiB and more for clients that accept it.",
     )
 
     def __post_init__(self) -> None:
@@ -105,7 +90,7 @@ class Settings(ClusterSettings):
 
     @property
     def layout(self) -> Layout:
-        """Who there is, by number and by name."""
+        """The numbers and names of objects."""
         return Layout(
             vpas=self.vpas,
             pods_per_vpa=self.pods_per_vpa,

@@ -1,4 +1,4 @@
-"""What writes do to the objects, and the watches that learn of it."""
+"""Effects of writes on the objects and their watches."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from common.patches import parse_pointer
 from common.quantity import QuantityError, parse_milli, parse_value
 from sandbox.load.amounts import Operation, Sized, UnknownChangeError, with_limits
 from sandbox.load.changes import Changes
@@ -16,24 +17,17 @@ _ANNOTATIONS = "/metadata/annotations"
 
 
 class World:
-    """The population, its version, and its changes.
+    """The population, its version, and its changes."""
 
-    With ``react`` off, writes are answered as if they had been carried out, and nothing comes
-    of them.
-    """
-
-    def __init__(self, population: Population, *, react: bool) -> None:
+    def __init__(self, population: Population) -> None:
         self.population = population
         self.pods: Changes[PodState] = Changes()
         self.vpas: Changes[VpaState] = Changes()
-        self.nothing: Changes[int] = Changes()  # of everything that never changes
+        self.nothing: Changes[int] = Changes()  # of unchanging objects
         self.version = FIRST_VERSION
-        self._react = react
 
     def evict(self, state: PodState, now: datetime) -> None:
-        """The pod is gone, and its successor runs at once, with what is recommended for it."""
-        if not self._react:
-            return
+        """Delete the pod and create its running successor with the recommended resources."""
         gone = state._replace(version=self._next())
         self.pods.add("DELETED", gone.version, gone)
         successor = self.population.successor(state, version=self._next(), now=now)
@@ -41,10 +35,10 @@ class World:
         self.pods.add("ADDED", successor.version, successor)
 
     def resize(self, state: PodState, operations: Sequence[Operation], now: datetime) -> bytes:
-        """The pod with other resources, in its spec and as the kubelet reports them.
+        """Return the pod with other resources, in its spec and status.
 
         Raises:
-            UnknownChangeError: the patch asks for anything else.
+            UnknownChangeError: the patch changes anything else.
         """
         return self._changed(
             state._replace(
@@ -55,17 +49,17 @@ class World:
         )
 
     def annotate(self, state: PodState, operations: Sequence[Operation]) -> bytes:
-        """The pod with other annotations.
+        """Return the pod with other annotations.
 
         Raises:
-            UnknownChangeError: the patch asks for anything else.
+            UnknownChangeError: the patch changes anything else.
         """
         annotations: dict[str, Any] = msgspec.json.decode(state.annotations)
         for operation in operations:
             name = operation.path.removeprefix(f"{_ANNOTATIONS}/")
             if name == operation.path:
                 raise UnknownChangeError(f"{operation.op} {operation.path}")
-            key = name.replace("~1", "/").replace("~0", "~")
+            (key,) = parse_pointer(f"/{name}")
             if operation.op == "remove":
                 annotations.pop(key, None)
             else:
@@ -73,20 +67,16 @@ class World:
         return self._changed(state._replace(annotations=msgspec.json.encode(annotations)))
 
     def publish(self, vpa: int, status: bytes) -> bytes:
-        """The VPA with another status."""
-        state = VpaState(vpa, self.version + 1, status)
-        if self._react:
-            self._next()
-            self.population.put_vpa(state, _targets(status))
-            self.vpas.add("MODIFIED", state.version, state)
+        """Return the VPA with another status."""
+        state = VpaState(vpa, self._next(), status)
+        self.population.put_vpa(state, _targets(status))
+        self.vpas.add("MODIFIED", state.version, state)
         return self.population.render_vpa(state)
 
     def _changed(self, state: PodState) -> bytes:
-        changed = state._replace(version=self.version + 1)
-        if self._react:
-            self._next()
-            self.population.put_pod(changed)
-            self.pods.add("MODIFIED", changed.version, changed)
+        changed = state._replace(version=self._next())
+        self.population.put_pod(changed)
+        self.pods.add("MODIFIED", changed.version, changed)
         return self.population.render_pod(changed)
 
     def _next(self) -> int:
@@ -111,7 +101,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def _targets(status: bytes) -> Sized | None:
-    """What a status recommends for the pods to come; None unless it does for all containers."""
+    """Return the resources that a status recommends; None unless it does for all containers."""
     try:
         found = _status_decoder.decode(status).recommendation or _Recommendations()
         by_name = {one.container_name: one.target for one in found.container_recommendations}

@@ -1,4 +1,4 @@
-"""Writes: answered at once or after a while, audited, and carried out where that is asked for."""
+"""Writes: answered at once or after a delay, audited, and applied if the settings say so."""
 
 import asyncio
 from typing import Any
@@ -6,14 +6,15 @@ from typing import Any
 import msgspec
 
 from common.runtime.clock import Clock
+from sandbox.errors import ApiError, bad_request, unsupported_media_type
 from sandbox.load.amounts import Operation, UnknownChangeError
 from sandbox.load.audit import Audit
 from sandbox.load.layout import CONTAINERS
-from sandbox.load.leases import Leases
 from sandbox.load.population import PodState
-from sandbox.load.reads import not_found
-from sandbox.load.requests import JSON_PATCH, Asked, RefusedError
+from sandbox.load.requests import JSON_PATCH, Asked
 from sandbox.load.world import World
+from sandbox.objects.resources import LEASES
+from sandbox.objects.store import Store
 
 Answer = tuple[int, bytes]
 
@@ -22,42 +23,33 @@ _VERSION = "/metadata/resourceVersion"
 _EVICTED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
 
-class _Operation(msgspec.Struct):
-    op: str
-    path: str
-    value: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class _Named(msgspec.Struct):
     metadata: dict[str, Any]
 
 
 _operations_decoder = msgspec.json.Decoder(tuple[Operation, ...])
-_raw_operations_decoder = msgspec.json.Decoder(tuple[_Operation, ...])
 _named_decoder = msgspec.json.Decoder(_Named)
 
 
 class Writes:
-    """Answers what our components write; ``delay`` is what an answer takes, in seconds."""
+    """Answers the components' writes; ``delay`` is the time before a response, in seconds."""
 
-    def __init__(
-        self, world: World, leases: Leases, audit: Audit, clock: Clock, *, delay: float
-    ) -> None:
-        self.checkpoints: set[int] = set()  # the numbers of those that are there
+    def __init__(self, world: World, audit: Audit, clock: Clock, *, delay: float) -> None:
+        self.checkpoints: set[int] = set()  # the numbers of existing checkpoints
         self._world = world
-        self._leases = leases
+        self._leases = Store()
         self._audit = audit
         self._clock = clock
         self._delay = delay
 
     async def answer(self, asked: Asked, body: bytes) -> Answer:
-        """The code and the body of the answer.
+        """Return the code and the body of the response.
 
         Raises:
-            RefusedError: there is no such object, or nothing of the kind can be written here.
+            ApiError: the object doesn't exist, or the write isn't supported.
         """
         if asked.resource == "leases":
-            return self._lease(asked, body)
+            return self._write_lease(asked, body)
         group = None
         if asked.resource == "pods":
             group = self._pod(asked).slot // self._world.population.layout.group_size
@@ -67,9 +59,9 @@ class Writes:
             try:
                 return self._write(asked, body)
             except msgspec.DecodeError as error:
-                raise RefusedError(400, f"the body can't be read: {error}") from error
+                raise bad_request(f"the body can't be read: {error}") from error
             except UnknownChangeError as error:
-                raise RefusedError(422, f"the load mode can't do that: {error}") from error
+                raise ApiError(422, "Invalid", f"the load mode can't do that: {error}") from error
 
     def _write(self, asked: Asked, body: bytes) -> Answer:
         match asked.verb, asked.audited:
@@ -87,55 +79,56 @@ class Writes:
             case _, "verticalpodautoscalercheckpoints":
                 return self._checkpoint(asked, body)
             case "create", "events":
-                return 201, body  # as it came: its name is the client's own
+                return 201, body  # the client has set the name
             case "patch", "events":
                 metadata = {"name": asked.name, "namespace": asked.namespace}
                 return 200, msgspec.json.encode({"metadata": metadata})
-        raise RefusedError(405, f"the load mode does not {asked.verb} {asked.audited}")
+        raise _unsupported(asked)
 
     def _pod(self, asked: Asked) -> PodState:
         found = self._world.population.named_pod(asked.namespace, asked.name)
         if found is None:
-            raise not_found(asked)
+            raise asked.missing
         return found
 
     def _publish(self, asked: Asked, body: bytes) -> bytes:
         layout = self._world.population.layout
         vpa = layout.vpa(asked.name)
         if vpa is None or layout.namespace(vpa) != asked.namespace:
-            raise not_found(asked)
+            raise asked.missing
         operations = [
             each
-            for each in _raw_operations_decoder.decode(_json_patch(asked, body))
+            for each in _operations_decoder.decode(_json_patch(asked, body))
             if each.path != _VERSION  # there is no other writer
         ]
         for operation in operations:
             if operation.path != "/status" or operation.op not in ("add", "replace"):
                 raise UnknownChangeError(f"{operation.op} {operation.path}")
-        return self._world.publish(vpa, bytes(operations[-1].value) if operations else b"{}")
+        status = operations[-1].value if operations else {}
+        return self._world.publish(vpa, msgspec.json.encode(status))
 
     def _checkpoint(self, asked: Asked, body: bytes) -> Answer:
-        """Whether there is one is true; its content stays the prepared one."""
+        """Create, delete or patch a checkpoint. Its content never changes."""
         name = asked.name
         if asked.verb == "create":
             name = str(_named_decoder.decode(body).metadata.get("name", ""))
         number = self.checkpoint_number(asked.namespace, name)
         if asked.verb == "create" and number is not None:
             if number in self.checkpoints:
-                raise RefusedError(409, f'{asked.resource} "{name}" already exists')
+                raise ApiError(409, "AlreadyExists", f'{asked.resource} "{name}" already exists')
             self.checkpoints.add(number)
             return 201, body
         if number is None or number not in self.checkpoints:
-            raise not_found(asked)
+            raise asked.missing
         if asked.verb == "delete":
             self.checkpoints.discard(number)
             return 200, _DONE
         if asked.verb == "patch":
             return 200, self._world.population.checkpoint(number)
-        raise RefusedError(405, f"the load mode does not {asked.verb} {asked.resource}")
+        raise _unsupported(asked)
 
     def checkpoint_number(self, namespace: str, name: str) -> int | None:
-        """The number of a checkpoint of one of our VPAs' containers."""
+        """Return the number of a container's checkpoint; None for an unknown name."""
         layout = self._world.population.layout
         app, _, container = name.rpartition("-")
         vpa = layout.vpa(app)
@@ -143,16 +136,39 @@ class Writes:
             return None
         return vpa * len(CONTAINERS) + CONTAINERS.index(container)
 
-    def _lease(self, asked: Asked, body: bytes) -> Answer:
+    def lease(self, asked: Asked) -> bytes:
+        """Return a Lease.
+
+        Raises:
+            ApiError: 404.
+        """
+        lease = self._leases.existing(LEASES, asked.namespace, asked.name).object(LEASES)
+        return msgspec.json.encode(lease)
+
+    def _write_lease(self, asked: Asked, body: bytes) -> Answer:
+        """Create or replace a Lease. A replacement of another version conflicts."""
+        try:
+            lease = msgspec.json.decode(body, type=dict[str, Any])
+            meta = lease["metadata"]
+        except (msgspec.DecodeError, KeyError) as error:
+            raise bad_request(f"the body is no Lease: {error}") from error
+        meta["namespace"] = asked.namespace
         if asked.verb == "create":
-            return 201, self._leases.create(asked, body)
+            return 201, msgspec.json.encode(self._leases.create(LEASES, lease).object(LEASES))
         if asked.verb == "update":
-            return 200, self._leases.replace(asked, body)
-        raise RefusedError(405, f"the load mode does not {asked.verb} leases")
+            expected = int(meta.get("resourceVersion") or 0) or None
+            stored = self._leases.update(LEASES, lease, expected=expected)
+            return 200, msgspec.json.encode(stored.object(LEASES))
+        raise _unsupported(asked)
+
+
+def _unsupported(asked: Asked) -> ApiError:
+    text = f"the load mode does not {asked.verb} {asked.audited}"
+    return ApiError(405, "MethodNotAllowed", text)
 
 
 def _json_patch(asked: Asked, body: bytes) -> bytes:
     content_type = asked.headers.get(b"content-type", b"")
     if content_type.partition(b";")[0] != JSON_PATCH:
-        raise RefusedError(415, "the load mode knows JSON patches only")
+        raise unsupported_media_type([JSON_PATCH.decode()])
     return body

@@ -1,1 +1,1 @@
-"""What objects are: kinds, shapes, defaults, schemas, rules; and the store that keeps them."""
+"""Kinds, defaults, schemas and rules of objects, and the store."""

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: from the object to the resources that it adds."""
+"""Resources that CustomResourceDefinitions define."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox.objects.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from sandbox.objects.schema_keywords import Schema
+from sandbox.objects.structural_schema import Schema
 from sandbox.times import rfc3339
 
 _STORED_VERSIONS = "storedVersions"
@@ -31,7 +31,7 @@ AGE = PrinterColumn(name="Age", type="date", path=".metadata.creationTimestamp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Where a custom resource keeps what ``/scale`` shows; dotted paths with a leading dot."""
+    """The fields of a custom resource that ``/scale`` shows; paths with a leading dot."""
 
     spec_replicas: str
     status_replicas: str
@@ -49,7 +49,7 @@ class CustomVersion:
 
 
 def served_versions(crd: Mapping[str, Any]) -> list[CustomVersion]:
-    """The versions that a definition serves."""
+    """Return the versions that a definition serves."""
     spec = crd["spec"]
     return [_custom_version(spec, version) for version in spec["versions"] if version["served"]]
 
@@ -64,7 +64,6 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
         kind=names["kind"],
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),
-        categories=tuple(names.get("categories") or ()),
         subresources=tuple(name for name in ("scale", "status") if name in subresources),
         fields=tuple(
             entry["jsonPath"].removeprefix(".") for entry in version.get("selectableFields") or ()
@@ -84,13 +83,13 @@ def _custom_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Cust
 
 def _column(column: Mapping[str, Any]) -> PrinterColumn:
     path = column["jsonPath"]
-    unsaid = f"Custom resource definition column (in JSONPath format): {path}"
+    default = f"Custom resource definition column (in JSONPath format): {path}"
     return PrinterColumn(
         name=column["name"],
         type=column["type"],
         path=path,
         format=column.get("format", ""),
-        description=column.get("description") or unsaid,
+        description=column.get("description") or default,
         priority=column.get("priority", 0),
     )
 
@@ -106,7 +105,7 @@ def _scale(scale: Mapping[str, Any] | None) -> ScalePaths | None:
 
 
 def fill_defaults(crd: dict[str, Any]) -> None:
-    """The defaults that the API server writes into a definition."""
+    """Fill in the defaults of a definition."""
     spec = crd.setdefault("spec", {})
     names = spec.get("names") or {}
     if names.get("kind"):
@@ -123,7 +122,7 @@ def first_status(crd: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def established_status(crd: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The status that says the definition is accepted and served."""
+    """Return the status of an accepted and served definition."""
     spec = crd["spec"]
     previous = crd.get("status") or {}
     conditions = previous.get("conditions") or [
@@ -149,5 +148,5 @@ def _condition(type_: str, reason: str, message: str, now: datetime) -> dict[str
 
 
 def is_definition(resource: Resource) -> bool:
-    """Whether the objects of ``resource`` are definitions themselves."""
+    """Return True if the objects of ``resource`` are definitions."""
     return resource is CUSTOM_RESOURCE_DEFINITIONS

@@ -1,7 +1,7 @@
-"""What the API server fills in when it decodes an object of a built-in kind.
+"""Defaults that the API server fills in when it decodes an object of a built-in kind.
 
-Only what clients notice: pods, the workloads and their templates, and the kinds that
-admission and scheduling read. Source: k8s.io/kubernetes pkg/apis/*/v1/defaults.go.
+They cover pods, workloads and their templates, and the kinds that admission and scheduling read.
+Source: k8s.io/kubernetes pkg/apis/*/v1/defaults.go.
 """
 
 from base64 import b64encode
@@ -24,10 +24,10 @@ _LIMIT_RANGE_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitReques
 
 
 def fill(resource: Resource, obj: Json) -> None:
-    """Complete ``obj`` in place. Completing twice changes nothing.
+    """Complete ``obj`` in place. Completing it twice changes nothing.
 
     Raises:
-        ApiError: 400, a quantity can't be read, or the shape is not that of the kind.
+        ApiError: 400, a quantity is invalid, or the shape differs from the kind's.
     """
     complete = _BY_KIND.get(resource.kind) if not resource.custom else None
     if complete is None:
@@ -51,7 +51,7 @@ def _pod(pod: Json) -> None:
 
 
 def _pod_spec(holder: Json) -> None:
-    """What a pod and a template have in common."""
+    """Fill in the defaults that a pod and a template share."""
     spec = holder["spec"]
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -93,7 +93,7 @@ def _template(owner: Json) -> None:
 
 
 def _chosen(holder: Json, name: str, default: str) -> Any:
-    """Fill in a choice that isn't made, or is empty."""
+    """Fill in a value that is missing or empty."""
     holder[name] = holder.get(name) or default
     return holder[name]
 
@@ -113,18 +113,6 @@ def _deployment(obj: Json) -> None:
 
 def _replica_set(obj: Json) -> None:
     obj.setdefault("spec", {}).setdefault("replicas", 1)
-    _template(obj)
-
-
-def _replication_controller(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("replicas", 1)
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if labels:
-        spec.setdefault("selector", dict(labels))
-        meta = obj.setdefault("metadata", {})
-        if not meta.get("labels"):
-            meta["labels"] = dict(labels)
     _template(obj)
 
 
@@ -188,7 +176,7 @@ def _secret(obj: Json) -> None:
 
 
 def _with_spec(obj: Json) -> None:
-    """What Go writes although nothing is in it."""
+    """Add the empty spec that Go writes."""
     obj.setdefault("spec", {})
 
 
@@ -258,7 +246,6 @@ _BY_KIND: Mapping[str, Callable[[Json], None]] = {
     "Pod": _pod,
     "PodDisruptionBudget": _with_spec,
     "ReplicaSet": _replica_set,
-    "ReplicationController": _replication_controller,
     "ResourceQuota": _quota,
     "Secret": _secret,
     "StatefulSet": _stateful_set,

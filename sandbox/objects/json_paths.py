@@ -1,7 +1,7 @@
-"""The part of JSONPath that printer columns, scale paths and selectable fields use.
+"""The subset of JSONPath that printer columns, scale paths and tables use.
 
-Fields (``.a.b``, ``['a']``), indexes (``[0]``, ``[-1]``, ``[*]``) and filters that compare a
-field with a text (``[?(@.type=='Ready')]``, also ``"`` and ``!=``).
+It has fields (``.a.b``), indexes (``[0]``) and filters that compare a field with text
+(``[?(@.type=='Ready')]``).
 """
 
 import re
@@ -11,28 +11,24 @@ from typing import Any
 
 _STEP = re.compile(
     r"""
-      \.(?P<field>(?:[^.\[\]\\]|\\.)+)
-    | \[\s*(?P<quote>['"])(?P<key>.*?)(?P=quote)\s*\]
-    | \[\s*(?P<index>-?\d+|\*)\s*\]
-    | \[\?\(\s*@\.(?P<path>[\w.\-/\\]+)\s*(?P<op>==|!=)\s*(?P<q>['"]?)(?P<want>.*?)(?P=q)\s*\)\]
+      \.(?P<field>[^.\[\]]+)
+    | \[(?P<index>\d+)\]
+    | \[\?\(@\.(?P<path>[\w.]+)==(?P<quote>['"])(?P<want>.*?)(?P=quote)\)\]
     """,
     re.VERBOSE,
 )
 
 
 class JsonPathError(ValueError):
-    """A path uses what isn't supported."""
+    """An unsupported path."""
 
 
 @lru_cache(maxsize=512)
 def _steps(path: str) -> tuple[re.Match[str], ...]:
-    text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
-    if not text.startswith((".", "[")):
-        text = f".{text}"
     steps = []
     position = 0
-    while position < len(text):
-        match = _STEP.match(text, position)
+    while position < len(path):
+        match = _STEP.match(path, position)
         if match is None:
             raise JsonPathError(f"not a supported JSONPath: {path!r}")
         steps.append(match)
@@ -41,10 +37,10 @@ def _steps(path: str) -> tuple[re.Match[str], ...]:
 
 
 def find(obj: Any, path: str) -> Any:
-    """The first value at ``path``, None when there is none.
+    """Return the first value at ``path``, None if there is none.
 
     Raises:
-        JsonPathError: the path uses what isn't supported.
+        JsonPathError: the path isn't supported.
     """
     values = [obj]
     for step in _steps(path):
@@ -53,20 +49,14 @@ def find(obj: Any, path: str) -> Any:
 
 
 def _follow(value: Any, step: re.Match[str]) -> Iterator[Any]:
-    name, index = step["field"] or step["key"], step["index"]
-    if name is not None:
-        name = re.sub(r"\\(.)", r"\1", name)
-        if isinstance(value, dict) and name in value:
-            yield value[name]
+    if step["field"]:
+        if isinstance(value, dict) and step["field"] in value:
+            yield value[step["field"]]
     elif not isinstance(value, list):
         return
-    elif index == "*":
-        yield from value
-    elif index is not None:
-        if -len(value) <= int(index) < len(value):
-            yield value[int(index)]
+    elif step["index"]:
+        yield from value[int(step["index"]) :][:1]
     else:
         for item in value:
-            actual = find(item, f".{step['path']}")
-            if (str(actual) == step["want"]) is (step["op"] == "=="):
+            if str(find(item, f".{step['path']}")) == step["want"]:
                 yield item

@@ -1,4 +1,4 @@
-"""The part of an object that belongs to the server: identity, generation, managers."""
+"""The metadata that the server owns: identity, generation, field managers."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from sandbox.objects.fields import copy_fields
 from sandbox.objects.resources import DEPLOYMENTS, Resource
 from sandbox.times import rfc3339
 
@@ -26,16 +25,25 @@ _FIRST = (
 )
 
 
+def copy_fields(target: dict[str, Any], source: Mapping[str, Any], *names: str) -> None:
+    """Copy fields of ``source`` into ``target``, or remove them if ``source`` lacks them."""
+    for name in names:
+        if name in source:
+            target[name] = source[name]
+        else:
+            target.pop(name, None)
+
+
 def generated_name(prefix: str, rng: Random) -> str:
-    """``prefix`` with five letters, the prefix shortened where it must be."""
+    """Return ``prefix`` with five random letters. A long prefix is shortened."""
     suffix = "".join(rng.choices(_SUFFIX_LETTERS, k=5))
     return prefix[:_LONGEST_PREFIX] + suffix
 
 
 def tidy(obj: dict[str, Any]) -> None:
-    """Drop, in place, what a server wouldn't write: nulls, and empty maps of the metadata.
+    """Remove, in place, top-level nulls and empty maps of the metadata, as a server does.
 
-    An absent map matters: a JSON patch can't add below ``/metadata/annotations`` without one.
+    A missing map matters: a JSON patch can't add below ``/metadata/annotations`` without one.
     """
     for name in [name for name, value in obj.items() if value is None]:
         if name != "eventTime":
@@ -44,7 +52,7 @@ def tidy(obj: dict[str, Any]) -> None:
 
 
 def tidy_metadata(obj: dict[str, Any]) -> None:
-    """As :func:`tidy`, for the metadata alone: nulls elsewhere are up to a schema."""
+    """Remove nulls and empty maps from the metadata alone. A schema decides on other nulls."""
     meta = obj.setdefault("metadata", {})
     for name in [name for name, value in meta.items() if value is None]:
         del meta[name]
@@ -54,7 +62,7 @@ def tidy_metadata(obj: dict[str, Any]) -> None:
 
 
 def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Random) -> None:
-    """Give a new object its identity, in place; ``metadata`` goes to the front."""
+    """Set the identity of a new object, in place, and move ``metadata`` to the front."""
     meta = obj.pop("metadata")
     for name in _OF_DELETION:
         meta.pop(name, None)
@@ -75,21 +83,21 @@ def stamp_new(obj: dict[str, Any], resource: Resource, now: datetime, rng: Rando
 
 
 def carry_over(old: Mapping[str, Any], new: dict[str, Any]) -> None:
-    """Keep in ``new``, in place, what only the server may change in the metadata of ``old``."""
+    """Copy the metadata that only the server may change from ``old`` to ``new``, in place."""
     before, after = old["metadata"], new["metadata"]
     copy_fields(after, before, *_SERVER_OWNED)
     after["resourceVersion"] = before["resourceVersion"]
 
 
 def manager_of(user_agent: str) -> str:
-    """The default field manager: the user agent up to the slash, at most 128 characters."""
+    """Return the default field manager: the user agent up to the slash, at most 128 characters."""
     return user_agent.partition("/")[0][:128] or "unknown"
 
 
 def record_manager(
     obj: dict[str, Any], *, manager: str, api_version: str, subresource: str, now: datetime
 ) -> None:
-    """Note, in place, who wrote. One entry per manager and subresource, no field sets."""
+    """Record the field manager of a write, in place, without field sets."""
     entries = obj["metadata"].setdefault("managedFields", [])
     for entry in entries:
         if entry["manager"] == manager and entry.get("subresource", "") == subresource:
@@ -112,9 +120,9 @@ def record_manager(
 def grows_generation(
     resource: Resource, subresource: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> bool:
-    """Whether an update asks for something new: anything but metadata, and status beside spec.
+    """Return True if an update changes more than metadata, and more than status beside spec.
 
-    A Deployment's annotations are something new, as its ReplicaSets get them.
+    A Deployment's annotations count as well, because its ReplicaSets get them.
     """
     if not resource.counts_generations:
         return False

@@ -1,4 +1,4 @@
-"""How much a pod asks for: sums over containers, quality of service, canonical quantities.
+"""Resources of a pod: sums over containers, quality of service, canonical quantities.
 
 Pods are plain dictionaries here, as the API server holds them.
 
@@ -29,24 +29,24 @@ class QosClass(enum.StrEnum):
 
 
 def resources_of(holder: Mapping[str, Any], part: str) -> Amounts:
-    """``resources.<part>`` of a container, a container status or a pod's spec."""
+    """Return ``resources.<part>`` of a container, a container status or a pod's spec."""
     return parse_quantities((holder.get("resources") or {}).get(part))
 
 
 def containers_of(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Init containers, then containers; ephemeral ones ask for nothing."""
+    """Yield init containers, then containers. Ephemeral ones request nothing."""
     spec = pod.get("spec") or {}
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()
 
 
 def is_sidecar(init_container: Mapping[str, Any]) -> bool:
-    """Whether the init container keeps running beside the containers."""
+    """Return True if the init container keeps running beside the containers."""
     return init_container.get("restartPolicy") == "Always"
 
 
 def qos_class(pod: Mapping[str, Any]) -> QosClass:
-    """The class that the spec gives; pod-level resources win over those of containers."""
+    """Return the class of the spec. Pod-level resources override those of containers."""
     spec = pod.get("spec") or {}
     holders = [spec] if spec.get("resources") else list(containers_of(pod))
     requests: Amounts = {}
@@ -64,10 +64,10 @@ def qos_class(pod: Mapping[str, Any]) -> QosClass:
 
 
 def pod_requests(pod: Mapping[str, Any], *, with_status: bool = False) -> Amounts:
-    """What the pod asks of its node, init containers and overhead included.
+    """Return what the pod requests of its node, including init containers and overhead.
 
-    ``with_status`` counts per container the largest of spec, actual and allocated values, as
-    the scheduler and quotas do; for an infeasible resize the spec doesn't count.
+    With ``with_status``, each container counts with the largest of spec, actual and allocated
+    values, as in the scheduler and quotas. The spec of an infeasible resize doesn't count.
     """
     total = _pod_total(pod, "requests", with_status=with_status)
     spec = pod.get("spec") or {}
@@ -79,7 +79,7 @@ def pod_requests(pod: Mapping[str, Any], *, with_status: bool = False) -> Amount
 
 
 def pod_limits(pod: Mapping[str, Any], *, with_status: bool = False) -> Amounts:
-    """The sum of limits, by the rules of ``pod_requests``."""
+    """Return the sum of limits by the rules of ``pod_requests``."""
     total = _pod_total(pod, "limits", with_status=with_status)
     spec = pod.get("spec") or {}
     for name, amount in resources_of(spec, "limits").items():
@@ -92,7 +92,7 @@ def pod_limits(pod: Mapping[str, Any], *, with_status: bool = False) -> Amounts:
 
 
 def is_infeasible(pod: Mapping[str, Any]) -> bool:
-    """Whether the kubelet has rejected the desired resources for good."""
+    """Return True if the kubelet has rejected the desired resources permanently."""
     return any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in (pod.get("status") or {}).get("conditions") or ()
@@ -100,12 +100,12 @@ def is_infeasible(pod: Mapping[str, Any]) -> bool:
 
 
 def canonical_amounts(raw: dict[str, Any]) -> None:
-    """Rewrite a ResourceList as the API server stores it, in place.
+    """Rewrite a ResourceList in place in the form that the API server stores.
 
-    What is finer than a thousandth is rounded up.
+    A value finer than a thousandth is rounded up.
 
     Raises:
-        QuantityError: a value is no quantity.
+        QuantityError: a value isn't a quantity.
 
     Source: ``SetDefaults_ResourceList``.
     """
@@ -114,10 +114,10 @@ def canonical_amounts(raw: dict[str, Any]) -> None:
 
 
 def canonical_text(value: Any) -> str:
-    """One quantity as the API server stores it: ``0.25`` is ``250m``, ``1000m`` is ``1``.
+    """Return a quantity as the API server stores it: ``0.25`` is ``250m``, ``1000m`` is ``1``.
 
     Raises:
-        QuantityError: it is no quantity, or so large that the text of a sum could not be read.
+        QuantityError: it isn't a quantity, or so large that a sum could not be parsed.
     """
     quantity = Quantity.from_json(value)
     if not -_LARGEST <= quantity <= _LARGEST:
@@ -128,13 +128,13 @@ def canonical_text(value: Any) -> str:
 
 
 def complete_pod_resources(pod: dict[str, Any]) -> None:
-    """Canonical quantities, and a request for every limit that has none, in place.
+    """Make quantities canonical, and add a request for every limit without one, in place.
 
-    This is what the API server does to each pod that it decodes: created, updated, patched
-    by a client or by a webhook.
+    The API server does this for each pod that it decodes: created, updated, patched by a client or
+    by a webhook.
 
     Raises:
-        QuantityError: a value is no quantity.
+        QuantityError: a value isn't a quantity.
 
     Source: ``SetDefaults_Pod``.
     """
@@ -160,7 +160,9 @@ def complete_pod_resources(pod: dict[str, Any]) -> None:
 
 
 def _complete_pod_level(spec: dict[str, Any]) -> None:
-    """Beside pod-level limits, requests that miss: those of all containers, else the limit.
+    """Add missing pod-level requests beside pod-level limits.
+
+    A request is the sum of the containers, or the limit without one.
 
     Source: ``defaultPodRequests``.
     """
@@ -180,7 +182,7 @@ def _complete_pod_level(spec: dict[str, Any]) -> None:
 
 
 def same_amounts(left: Mapping[str, Any] | None, right: Mapping[str, Any] | None) -> bool:
-    """Whether two ResourceLists are numerically equal; absent is as good as empty."""
+    """Return True if two ResourceLists are numerically equal. Absent equals empty."""
     return left == right or parse_quantities(left) == parse_quantities(right)
 
 
@@ -244,7 +246,7 @@ def _raise_to(total: Amounts, least: Mapping[str, Quantity]) -> None:
 
 
 def _add_positive(total: Amounts, more: Mapping[str, Quantity]) -> set[str]:
-    """Add cpu and memory; returns which of them were more than zero."""
+    """Add positive amounts of CPU and memory. Return their names."""
     positive = {name: more[name] for name in _COMPUTE if more.get(name, ZERO).sign > 0}
     _add(total, positive)
     return set(positive)

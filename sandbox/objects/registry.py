@@ -1,4 +1,4 @@
-"""Which resources are served right now: the built-in ones, and those of applied CRDs."""
+"""The served resources: built-in ones, and those of applied CRDs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from sandbox.objects.resources import BUILTIN, Resource
 
 
 class Registry:
-    """Looks resources up by group, version and plural name."""
+    """Finds resources by group, version and plural name."""
 
     def __init__(self, resources: Iterable[Resource] = BUILTIN) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
@@ -16,15 +16,15 @@ class Registry:
             self._resources[_key(resource)] = resource
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource, None when it isn't served."""
+        """Return the resource, None if it isn't served."""
         return self._resources.get((group, version, plural))
 
     def custom(self, resource: Resource) -> CustomVersion | None:
-        """Schema, columns and scale paths of a custom resource; None for a built-in one."""
+        """Return schema, columns and scale paths of a custom resource; None for a built-in one."""
         return self._custom.get(_key(resource))
 
     def of(self, group_resource: str) -> Resource | None:
-        """Return the resource of this name, ``deployments.apps``; any version of it."""
+        """Return any version of the resource with a name such as ``deployments.apps``."""
         for resource in self._resources.values():
             if resource.group_resource == group_resource:
                 return resource
@@ -34,7 +34,7 @@ class Registry:
         return iter(tuple(self._resources.values()))
 
     def group_versions(self) -> dict[str, list[str]]:
-        """The served versions by group, in the order of registration; the core group is ``""``."""
+        """Return the served versions by group, in the order of registration."""
         found: dict[str, list[str]] = {}
         for group, version, _ in self._resources:
             versions = found.setdefault(group, [])
@@ -43,12 +43,12 @@ class Registry:
         return found
 
     def in_version(self, group: str, version: str) -> list[Resource]:
-        """The resources of one group version, ordered by name."""
+        """Return the resources of one group version, ordered by name."""
         found = [r for r in self if (r.group, r.version) == (group, version)]
         return sorted(found, key=lambda resource: resource.plural)
 
     def replace_custom(self, name: str, versions: Iterable[CustomVersion]) -> None:
-        """Serve these versions of the CRD ``name`` (``<plural>.<group>``), and no others."""
+        """Serve only these versions of the CRD ``name`` (``<plural>.<group>``)."""
         for key, custom in tuple(self._custom.items()):
             if custom.resource.group_resource == name:
                 del self._custom[key], self._resources[key]

@@ -1,8 +1,7 @@
-"""What the API server does with a resize of a pod.
+"""The API server's handling of a resize of a pod.
 
 Source: ``podResizeStrategy`` (k8s.io/kubernetes pkg/registry/core/pod/strategy.go),
-``ValidatePodResize`` (pkg/apis/core/validation/validation.go);
-kubernetes-resize.md 1.2 and 1.4.
+``ValidatePodResize`` (pkg/apis/core/validation/validation.go); kubernetes-resize.md 1.2 and 1.4.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from common.errors import Cause
 from sandbox.errors import field_forbidden, field_invalid
-from sandbox.objects.fields import copy_fields
+from sandbox.objects.metadata import copy_fields
 from sandbox.objects.pod_resources import is_sidecar, qos_class, resources_of, same_amounts
 from sandbox.objects.rules.amounts import pod_causes
 from sandbox.version import KubernetesVersion
@@ -33,12 +32,12 @@ _RESET_META: Final = (
 def prepare_resize(
     old: Mapping[str, Any], new: dict[str, Any], version: KubernetesVersion
 ) -> dict[str, Any]:
-    """Reset in ``new`` what a resize cannot change, after mutating admission.
+    """Reset in ``new`` what a resize must not change, after mutating admission.
 
-    Resources and resize policies of containers stay, from 1.36 on pod-level resources too.
-    Everything else is silently set back, unless containers were added, removed, renamed or
-    reordered: that is left for ``resize_causes`` to refuse. ``metadata.generation`` grows
-    by one when the spec has changed. ``new`` is consumed; quantities must be canonical.
+    Resources and resize policies of containers stay; from 1.36 on pod-level resources too.
+    Everything else is reset silently, unless containers were added, removed, renamed or reordered:
+    ``resize_causes`` refuses that. ``metadata.generation`` grows by one if the spec has changed.
+    ``new`` is consumed; quantities must be canonical.
     """
     if any(_names(new, kind) != _names(old, kind) for kind in _LISTS):
         return new
@@ -62,7 +61,7 @@ def prepare_resize(
 def resize_causes(
     old: Mapping[str, Any], new: Mapping[str, Any], version: KubernetesVersion
 ) -> list[Cause]:
-    """Every rule of a resize that ``new`` breaks, in the order of a real API server."""
+    """Return every rule of a resize that ``new`` breaks, in the order of a real API server."""
     alone = _unsupported(old, version)
     if alone:
         return [field_forbidden("[]", alone)]
@@ -97,7 +96,7 @@ def _names(pod: Mapping[str, Any], kind: str) -> list[str]:
 
 
 def _unsupported(old: Mapping[str, Any], version: KubernetesVersion) -> str:
-    """Why this pod can't be resized at all; empty when it can."""
+    """Return why this pod can't be resized; empty if it can."""
     if MIRROR_ANNOTATION in (old["metadata"].get("annotations") or {}):
         return "static pods cannot be resized"
     if (old["spec"].get("os") or {}).get("name") == "windows":
@@ -114,7 +113,10 @@ def _unsupported(old: Mapping[str, Any], version: KubernetesVersion) -> str:
 
 
 def _runs_where_resize_works(pod: Mapping[str, Any]) -> bool:
-    """A kubelet that can resize reports actual resources; the first running container decides."""
+    """Return True if the node supports resizes.
+
+    Its kubelet then reports actual resources. The first running container decides.
+    """
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if (status.get("state") or {}).get("running") is not None:
             return status.get("resources") is not None
@@ -170,7 +172,7 @@ def _container_causes(
 def _immutable_causes(
     old: Mapping[str, Any], new: Mapping[str, Any], version: KubernetesVersion
 ) -> Iterator[Cause]:
-    """Only cpu and memory may change; which sentence says so depends on the container."""
+    """Check that only CPU and memory change. The sentence depends on the container."""
     old_spec, new_spec = old["spec"], new["spec"]
     for index, before in enumerate(old_spec.get("initContainers") or ()):
         after = new_spec["initContainers"][index]
@@ -200,7 +202,7 @@ def _immutable_causes(
 
 
 def _restarts(container: Mapping[str, Any], resources: Collection[str] = _RESIZABLE) -> bool:
-    """Whether a resize of one of these resources restarts the container."""
+    """Return True if a resize of one of these resources restarts the container."""
     return any(
         policy.get("resourceName") in resources
         and policy.get("restartPolicy") == "RestartContainer"
@@ -209,14 +211,14 @@ def _restarts(container: Mapping[str, Any], resources: Collection[str] = _RESIZA
 
 
 def _only_compute_differs(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether the amounts of cpu and memory are all that is new; new claims aren't looked at."""
+    """Return True if only the amounts of CPU and memory differ. New claims are ignored."""
     mixed = _with_old_compute(before, after)
     mixed.pop("claims", None)
     return _same_container(before, {**after, "resources": mixed})
 
 
 def _with_old_compute(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The new resources with the old amounts of cpu and memory."""
+    """Return the new resources with the old amounts of CPU and memory."""
     old, new = before.get("resources") or {}, after.get("resources") or {}
     mixed = dict(new)
     for part in ("requests", "limits"):
@@ -235,7 +237,7 @@ def _same_container(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool
 
 
 def same_spec(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Semantic equality: quantities by value, absent lists as good as empty ones."""
+    """Compare two specs: quantities by value, absent lists like empty ones."""
     if left == right:
         return True
     for kind in _LISTS:

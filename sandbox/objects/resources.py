@@ -1,9 +1,9 @@
-"""What the API server serves: groups, kinds, subresources, and how each is stored."""
+"""Resources of the API server: groups, kinds, subresources, and their storage."""
 
 from dataclasses import dataclass, field
 
 ALL_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
-NAMESPACE_VERBS = ("create", "get", "list", "patch", "update", "watch")  # none is deleted
+NAMESPACE_VERBS = ("create", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,23 +21,22 @@ class Resource:
     kind: str
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     fields: tuple[str, ...] = ()
     counts_generations: bool = False  # metadata.generation grows with changes outside metadata
     custom: bool = False  # defined by a CustomResourceDefinition
 
-    # Derived, and asked for on every request, so kept:
+    # Derived. Kept, because every request reads them.
     group_resource: str = field(init=False, compare=False)  # ``pods``, ``deployments.apps``
     api_version: str = field(init=False, compare=False)  # ``v1``, ``apps/v1``
 
     def __post_init__(self) -> None:
         if not self.singular:
             object.__setattr__(self, "singular", self.kind.lower())
-        known = f"{self.plural}.{self.group}" if self.group else self.plural
+        name = f"{self.plural}.{self.group}" if self.group else self.plural
         version = f"{self.group}/{self.version}" if self.group else self.version
-        object.__setattr__(self, "group_resource", known)
+        object.__setattr__(self, "group_resource", name)
         object.__setattr__(self, "api_version", version)
 
     @property
@@ -53,17 +52,10 @@ PODS = Resource(
     plural="pods",
     kind="Pod",
     short_names=("po",),
-    categories=("all",),
     subresources=("binding", "eviction", "log", "resize", "status"),
     fields=(
         "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
         "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
     ),
     counts_generations=True,
 )
@@ -73,7 +65,6 @@ NODES = Resource(
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
-    fields=("spec.unschedulable",),
 )
 NAMESPACES = Resource(
     plural="namespaces",
@@ -82,7 +73,6 @@ NAMESPACES = Resource(
     short_names=("ns",),
     subresources=("status",),
     verbs=NAMESPACE_VERBS,
-    fields=("status.phase",),
 )
 EVENTS = Resource(
     plural="events",
@@ -102,7 +92,7 @@ EVENTS = Resource(
         "type",
     ),
 )
-SECRETS = Resource(plural="secrets", kind="Secret", fields=("type",))
+SECRETS = Resource(plural="secrets", kind="Secret")
 LIMIT_RANGES = Resource(
     plural="limitranges",
     kind="LimitRange",
@@ -114,21 +104,11 @@ RESOURCE_QUOTAS = Resource(
     short_names=("quota",),
     subresources=("status",),
 )
-REPLICATION_CONTROLLERS = Resource(
-    plural="replicationcontrollers",
-    kind="ReplicationController",
-    short_names=("rc",),
-    categories=("all",),
-    subresources=("scale", "status"),
-    fields=("status.replicas",),
-    counts_generations=True,
-)
 DEPLOYMENTS = Resource(
     group="apps",
     plural="deployments",
     kind="Deployment",
     short_names=("deploy",),
-    categories=("all",),
     subresources=("scale", "status"),
     counts_generations=True,
 )
@@ -137,7 +117,6 @@ REPLICA_SETS = Resource(
     plural="replicasets",
     kind="ReplicaSet",
     short_names=("rs",),
-    categories=("all",),
     subresources=("scale", "status"),
     counts_generations=True,
 )
@@ -146,7 +125,6 @@ STATEFUL_SETS = Resource(
     plural="statefulsets",
     kind="StatefulSet",
     short_names=("sts",),
-    categories=("all",),
     subresources=("scale", "status"),
     counts_generations=True,
 )
@@ -155,7 +133,6 @@ DAEMON_SETS = Resource(
     plural="daemonsets",
     kind="DaemonSet",
     short_names=("ds",),
-    categories=("all",),
     subresources=("status",),
     counts_generations=True,
 )
@@ -178,7 +155,6 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
     kind="CustomResourceDefinition",
     namespaced=False,
     short_names=("crd", "crds"),
-    categories=("api-extensions",),
     subresources=("status",),
     counts_generations=True,
 )
@@ -187,7 +163,6 @@ MUTATING_WEBHOOKS = Resource(
     plural="mutatingwebhookconfigurations",
     kind="MutatingWebhookConfiguration",
     namespaced=False,
-    categories=("api-extensions",),
     counts_generations=True,
 )
 BUILTIN: tuple[Resource, ...] = (
@@ -197,7 +172,13 @@ BUILTIN: tuple[Resource, ...] = (
     NAMESPACES,
     NODES,
     PODS,
-    REPLICATION_CONTROLLERS,
+    Resource(
+        plural="replicationcontrollers",
+        kind="ReplicationController",
+        short_names=("rc",),
+        subresources=("status",),
+        counts_generations=True,
+    ),
     RESOURCE_QUOTAS,
     SECRETS,
     DAEMON_SETS,
@@ -209,7 +190,6 @@ BUILTIN: tuple[Resource, ...] = (
         plural="cronjobs",
         kind="CronJob",
         short_names=("cj",),
-        categories=("all",),
         subresources=("status",),
         counts_generations=True,
     ),
@@ -217,7 +197,6 @@ BUILTIN: tuple[Resource, ...] = (
         group="batch",
         plural="jobs",
         kind="Job",
-        categories=("all",),
         subresources=("status",),
         counts_generations=True,
     ),

@@ -1,9 +1,9 @@
-"""What is wrong with a value under the schema of a custom resource, as a real API server says it.
+"""Validation of values by the schema of a custom resource, with a real server's sentences.
 
-The keywords are those that our own definitions use. What an update leaves as it was is not
-refused (ratcheting). Of rules in CEL one form is evaluated,
-``self.type == 'Factor' ? has(self.factor) : !has(self.factor)``; others are taken as kept.
-Source: k8s.io/kube-openapi pkg/validation/validate, k8s.io/apiextensions-apiserver
+The keywords are those of the project's own definitions. An update may leave an invalid value
+unchanged (ratcheting). Only one form of CEL rules is evaluated, ``self.type == 'Factor' ?
+has(self.factor) : !has(self.factor)``; others are accepted. Source: k8s.io/kube-openapi
+pkg/validation/validate, k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/{validation,ratcheting}.go.
 """
 
@@ -21,9 +21,9 @@ from sandbox.errors import (
     field_type_invalid,
     shown,
 )
-from sandbox.objects.schema_keywords import INT_OR_STRING, LIST_KEYS, LIST_TYPE, RULES, Schema
+from sandbox.objects.structural_schema import INT_OR_STRING, LIST_KEYS, LIST_TYPE, RULES, Schema
 
-ABSENT: Any = object()  # instead of an old value: there is none
+ABSENT: Any = object()  # stands for a missing old value
 
 _TYPES: Final[Mapping[type, str]] = {
     bool: "boolean",
@@ -57,9 +57,9 @@ def check(
 ) -> list[Cause]:
     """Return every rule that the object ``value`` breaks, in the order of the schema.
 
-    ``old`` is what it was before an update. ``part`` is ``status`` when only that was written.
-    Rules in CEL count only when the shape is right; otherwise a last cause says that they were
-    skipped, and writes the missing value as ``nil`` (it differs between minors).
+    ``old`` is the object before an update. ``part`` is ``status`` if only that was written. CEL
+    rules count only if the shape is right. Otherwise a last cause reports that they were skipped,
+    and writes the missing value as ``nil`` (it differs between minors).
     """
     before: Any = ABSENT if old is None else old
     if part:
@@ -116,7 +116,7 @@ def _check(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether both are equal, also in their types: 1 is neither 1.0 nor true."""
+    """Return True if both are equal, including their types: 1 is neither 1.0 nor true."""
     if type(old) is not type(new):
         return False
     if isinstance(new, dict):
@@ -218,7 +218,7 @@ def _rule_violations(value: Any, schema: Schema, path: str, old: Any) -> Iterato
 
 
 def _is_broken(rule: str, value: Any) -> bool:
-    """Whether ``value`` breaks ``rule``; False for a rule of an unknown form."""
+    """Return True if ``value`` breaks ``rule``. Other forms of rules are ignored."""
     match = _RULE.fullmatch(rule.strip())
     if match is None or not isinstance(value, dict):
         return False

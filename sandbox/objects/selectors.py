@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about: label and field selectors."""
+"""Label and field selectors of a list or a watch."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Everything that an object must satisfy to be in a list or a watch."""
+    """The conditions for an object of a list or a watch."""
 
     namespace: str = ""  # empty: all of them
     labels: Selector = EVERYTHING
@@ -36,11 +36,11 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing but the namespace counts."""
+        """True if only the namespace selects."""
         return self.labels == EVERYTHING and not self.fields
 
     def matches(self, stored: Stored) -> bool:
-        """Whether labels and fields fit; the namespace is looked at, too."""
+        """Return True if namespace, labels and fields match."""
         if self.namespace and stored.namespace != self.namespace:
             return False
         return all(term.matches(stored) for term in self.fields) and self.labels.matches(
@@ -54,7 +54,7 @@ def select(
     """Parse the selectors of a request.
 
     Raises:
-        ApiError: 400, a selector can't be parsed or names a field that isn't selectable.
+        ApiError: 400, a selector is invalid or names a field that isn't selectable.
     """
     try:
         by_label = parse_selector(labels) if labels else EVERYTHING

@@ -1,9 +1,9 @@
-"""Where the objects are: encoded JSON in memory, one counter of versions, a bounded history.
+"""The store: encoded JSON in memory, one counter of versions, a bounded history.
 
-An object is kept as the bytes that answers are made of, without ``kind`` and ``apiVersion``
-(an answer puts them in front, so every served version of a kind shares one object), plus the
-few values that selectors and owners are looked up by. A ``Stored`` never changes, so a list
-at an older version is the present state with the history's changes undone.
+An object is kept as the bytes of a response without ``kind`` and ``apiVersion``. A response adds
+these in front, so all served versions of a kind share one object. The few values that selectors and
+owners need are kept beside it. A ``Stored`` never changes, so a list at an older version is the
+present state with the changes of the history undone.
 """
 
 import enum
@@ -20,7 +20,7 @@ import msgspec
 from sandbox import errors
 from sandbox.objects.resources import Resource
 
-HISTORY = 4000  # changes per resource that a watch can catch up with
+HISTORY = 4000  # changes that are kept for watches, per resource
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -47,14 +47,14 @@ class Stored:
     body: bytes
 
     def object(self, resource: Resource) -> dict[str, Any]:
-        """A fresh decode, with ``apiVersion`` and ``kind`` as ``resource`` spells them."""
+        """Return a new decoded object with ``apiVersion`` and ``kind`` of ``resource``."""
         decoded: dict[str, Any] = {"kind": resource.kind, "apiVersion": resource.api_version}
         decoded.update(_decode(b"{" + self.body))
         return decoded
 
 
 class ChangeType(enum.StrEnum):
-    """What happened, in the words of a watch."""
+    """The type of a change, as in watch events."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -65,8 +65,8 @@ class ChangeType(enum.StrEnum):
 class Change:
     """One write.
 
-    ``stored`` is the state after it; for a deletion the last state, which carries the version
-    of the deletion. ``previous`` is None for an object that is new.
+    ``stored`` is the state after it. For a deletion it is the last state with the version of the
+    deletion. ``previous`` is None for a new object.
     """
 
     type: ChangeType
@@ -98,15 +98,15 @@ class _Table:
 
 
 class Store:
-    """All objects of the cluster. One writer: the event loop that runs the API server."""
+    """All objects of the cluster. Only the event loop of the API server writes."""
 
     def __init__(self, *, history: int = HISTORY) -> None:
         self._history = history
         self._tables: dict[str, _Table] = {}
         self._owned: dict[str, set[tuple[str, str]]] = {}
         self._version = 0
-        self._compacted = 0  # what happened up to this version is forgotten
-        self._restarted = 0  # and no watch can begin before this one
+        self._compacted = 0  # the history up to this version is dropped
+        self._restarted = 0  # no watch can begin before this version
 
     @property
     def version(self) -> int:
@@ -114,11 +114,22 @@ class Store:
         return self._version
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
-        """The object now; ``namespace`` is empty for resources of the cluster."""
+        """Return the present object. ``namespace`` is empty for cluster resources."""
         return self._table(resource).items.get(_key(namespace, name))
 
+    def existing(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """Return the present object.
+
+        Raises:
+            ApiError: 404.
+        """
+        stored = self.get(resource, namespace, name)
+        if stored is None:
+            raise errors.not_found(resource, name)
+        return stored
+
     def list(self, resource: Resource, namespace: str = "") -> list[Stored]:
-        """The objects now, ordered by namespace and name; no namespace means all of them."""
+        """Return the present objects by namespace and name. An empty namespace selects all."""
         table = self._table(resource)
         keys = table.keys
         if namespace and resource.namespaced:
@@ -126,10 +137,10 @@ class Store:
         return [table.items[key] for key in keys]
 
     def list_at(self, resource: Resource, namespace: str, version: int) -> Sequence[Stored]:
-        """The objects as they were at ``version``.
+        """Return the objects as they were at ``version``.
 
         Raises:
-            ApiError: 410, the history no longer reaches back so far, or not yet so far ahead.
+            ApiError: 410, the version is older than the history, or in the future.
         """
         table = self._table(resource)
         if not table.floor <= version <= self._version:
@@ -150,7 +161,7 @@ class Store:
         return [then[key] for key in sorted(then)]
 
     def create(self, resource: Resource, obj: dict[str, Any]) -> Stored:
-        """Store a new object and give it a version; ``obj`` is consumed.
+        """Store a new object and set its version; ``obj`` is consumed.
 
         Raises:
             ApiError: 409, the name is taken.
@@ -173,12 +184,14 @@ class Store:
         """Replace an object; ``obj`` is consumed.
 
         Raises:
-            ApiError: 404, it isn't there; 409, its version isn't ``expected``.
+            ApiError: 404, it doesn't exist; 409, its version isn't ``expected``.
         """
         table = self._table(resource)
         meta = obj["metadata"]
-        key = _key(meta.get("namespace", ""), meta["name"])
-        previous = _present(table, key, resource, meta["name"], expected)
+        namespace, name = meta.get("namespace", ""), meta["name"]
+        key, previous = _key(namespace, name), self.existing(resource, namespace, name)
+        if expected is not None and expected != previous.version:
+            raise errors.conflict(resource, name)
         stored = self._stored(resource, obj)
         table.items[key] = stored
         if previous.owners != stored.owners:
@@ -187,17 +200,14 @@ class Store:
         table.record(Change(ChangeType.MODIFIED, stored, previous))
         return stored
 
-    def delete(
-        self, resource: Resource, namespace: str, name: str, *, expected: int | None = None
-    ) -> Stored:
-        """Remove an object at once; finalizers and grace are the caller's business.
+    def delete(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """Remove an object at once. The caller handles finalizers and grace periods.
 
         Raises:
-            ApiError: 404, it isn't there; 409, its version isn't ``expected``.
+            ApiError: 404, it doesn't exist.
         """
         table = self._table(resource)
-        key = _key(namespace, name)
-        previous = _present(table, key, resource, name, expected)
+        key, previous = _key(namespace, name), self.existing(resource, namespace, name)
         last = self._stored(resource, previous.object(resource))
         del table.items[key]
         del table.keys[bisect_left(table.keys, key)]
@@ -206,14 +216,14 @@ class Store:
         return last
 
     def owned_by(self, uid: str) -> Sequence[tuple[str, str, str]]:
-        """Group resource, namespace and name of everything that names ``uid`` as an owner."""
+        """Return group resource, namespace and name of all objects with ``uid`` as an owner."""
         return [(resource, *_split(key)) for resource, key in sorted(self._owned.get(uid, ()))]
 
     def changes_since(self, resource: Resource, version: int) -> Iterator[Change]:
-        """The changes after ``version``, oldest first.
+        """Return the changes after ``version``, oldest first.
 
         Raises:
-            ApiError: 410, the history no longer reaches back so far.
+            ApiError: 410, the version is older than the history.
         """
         table = self._table(resource)
         floor = max(table.floor, self._restarted)
@@ -222,7 +232,7 @@ class Store:
         return iter([c for c in table.history if c.stored.version > version])
 
     def subscribe(self, resource: Resource, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` with every change from now on; returns the way to stop that.
+        """Call ``listener`` with every change from now on. Return a function that ends this.
 
         The listener is called within the write, so it may neither wait nor write.
         """
@@ -231,17 +241,17 @@ class Store:
         return lambda: listeners.remove(listener)
 
     def compact(self) -> None:
-        """Forget the history: watches and pages from before have to list again (410)."""
+        """Drop the history. Older watches and pages have to list again (410)."""
         self._compacted = self._version
         for table in self._tables.values():
             table.history.clear()
             table.floor = self._version
 
     def restart(self) -> None:
-        """Forget what only watches need, as a restarted API server does.
+        """Drop what only watches need, as a restarted API server does.
 
-        Its watch cache begins with the state that it finds, so that who has seen less has to
-        list again; pages are read from etcd, and go on.
+        Its watch cache begins with the present state, so a client with an older version has to list
+        again. Pages are read from etcd, and continue.
         """
         self._restarted = self._version
 
@@ -286,32 +296,16 @@ class Store:
                     del self._owned[uid]
 
 
-def _present(
-    table: _Table, key: str, resource: Resource, name: str, expected: int | None
-) -> Stored:
-    """What is to be replaced or removed: it must be there, in the expected version."""
-    present = table.items.get(key)
-    if present is None:
-        raise errors.not_found(resource, name)
-    if expected is not None and expected != present.version:
-        raise errors.conflict(resource, name)
-    return present
-
-
 _COMPUTED: Mapping[str, Callable[[dict[str, Any]], str]] = {
     # An Event's source is the component that reported it, in either generation of the API.
     "source": lambda obj: (
         (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
     ),
-    # Unset Booleans select as false.
-    "spec.unschedulable": lambda obj: _text((obj.get("spec") or {}).get("unschedulable", False)),
-    "spec.hostNetwork": lambda obj: _text((obj.get("spec") or {}).get("hostNetwork", False)),
-    "status.replicas": lambda obj: _text((obj.get("status") or {}).get("replicas", 0)),
 }
 
 
 def field_value(obj: dict[str, Any], path: str) -> str:
-    """The text that a field selector compares with; what isn't there is empty."""
+    """Return the text that a field selector compares with; empty if the field is missing."""
     computed = _COMPUTED.get(path)
     if computed is not None:
         return computed(obj)

@@ -1,4 +1,4 @@
-"""What a write through one endpoint may touch, and what is set for a new object.
+"""Fields that a write through an endpoint may change, and fields of a new object.
 
 Source: the ``PrepareForCreate`` and ``PrepareForUpdate`` of k8s.io/kubernetes
 pkg/registry/*/strategy.go.
@@ -7,20 +7,20 @@ pkg/registry/*/strategy.go.
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.objects.fields import copy_fields
+from sandbox.objects.metadata import copy_fields
 from sandbox.objects.pod_resources import qos_class
 from sandbox.objects.resizing import MIRROR_ANNOTATION
 from sandbox.objects.resources import PODS, Resource
 
 _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
-# What of the metadata ``/status`` leaves as it is.
+# The metadata that a write to ``/status`` keeps.
 _METADATA_THROUGH_STATUS = {
     "deployments.apps": ("ownerReferences", "labels"),
     "nodes": ("ownerReferences",),
     "pods": ("ownerReferences",),
 }
 _TOLERATED_SECONDS = 300
-# Counts that are written even when they are zero.
+# Counts that are written even if they are zero.
 _FIRST_STATUS: Mapping[str, Mapping[str, int]] = {
     "daemonsets.apps": {
         "currentNumberScheduled": 0,
@@ -35,14 +35,13 @@ _FIRST_STATUS: Mapping[str, Mapping[str, int]] = {
         "expectedPods": 0,
     },
     "replicasets.apps": {"replicas": 0},
-    "replicationcontrollers": {"replicas": 0},
     "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
 }
 _NODE_TROUBLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def prepare_create(resource: Resource, obj: dict[str, Any]) -> None:
-    """Set, in place, the status that a new object starts with."""
+    """Set the first status of a new object, in place."""
     key = resource.group_resource
     if resource.has_status and key not in _KEEPS_STATUS_ON_CREATE:
         obj.pop("status", None)
@@ -68,7 +67,7 @@ def prepare_identified(resource: Resource, obj: dict[str, Any]) -> None:
 
 
 def _default_account(pod: dict[str, Any]) -> None:
-    """What the admission plugin ServiceAccount begins with; the pods of kubelets get none."""
+    """Set the account as the admission plugin ServiceAccount does, but not for mirror pods."""
     if MIRROR_ANNOTATION not in (pod["metadata"].get("annotations") or {}):
         spec = pod["spec"]
         if not spec.get("serviceAccountName"):
@@ -76,7 +75,7 @@ def _default_account(pod: dict[str, Any]) -> None:
 
 
 def _complete_status(status: dict[str, Any]) -> None:
-    """Write a pod's status as Go does: conditions with both times, no empty lists."""
+    """Complete a pod's status as Go writes it: conditions with both times, no empty lists."""
     for name in [name for name, value in status.items() if value in (None, [])]:
         del status[name]
     for condition in status.get("conditions") or ():
@@ -85,7 +84,7 @@ def _complete_status(status: dict[str, Any]) -> None:
 
 
 def _tolerate_node_trouble(spec: dict[str, Any]) -> None:
-    """What the admission plugin DefaultTolerationSeconds adds."""
+    """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
     tolerations = spec.setdefault("tolerations", [])
     for key in _NODE_TROUBLE:
         if not any(
@@ -105,10 +104,10 @@ def _tolerate_node_trouble(spec: dict[str, Any]) -> None:
 def prepare_update(
     resource: Resource, subresource: str, old: Mapping[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
-    """What is left of ``new`` behind the main endpoint or ``/status``; both are consumed.
+    """Return the part of ``new`` that the endpoint may write; both objects are consumed.
 
-    The main endpoint leaves the status of a resource with ``/status`` alone; ``/status`` takes
-    nothing but the status, for a few kinds also annotations, finalizers and most often labels.
+    The main endpoint keeps the status of a resource with ``/status``. ``/status`` writes only the
+    status, and for a few kinds also annotations, finalizers and most labels.
     """
     if subresource != "status":
         if resource is PODS and new.get("spec") != old.get("spec"):

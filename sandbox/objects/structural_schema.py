@@ -1,18 +1,26 @@
-"""Structural schemas of custom resources: what is dropped and filled in.
+"""Pruning and defaults of custom resources by their structural schemas.
 
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema, pkg/registry/customresource.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from sandbox.objects.schema_keywords import OF_EVERY_OBJECT, PRESERVE, Schema
+Schema = Mapping[str, Any]
+
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+LIST_TYPE: Final = "x-kubernetes-list-type"
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+RULES: Final = "x-kubernetes-validations"
+
+OF_EVERY_OBJECT: Final = ("apiVersion", "kind", "metadata")
 
 
 def prune(value: Any, schema: Schema, *, root: bool = True) -> None:
-    """Remove, in place, what the schema doesn't know."""
+    """Remove, in place, fields that the schema doesn't have."""
     if isinstance(value, dict):
         properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
         for name in tuple(value):
@@ -29,7 +37,7 @@ def prune(value: Any, schema: Schema, *, root: bool = True) -> None:
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
-    """Set, in place, the defaults of what is missing, also within what was just set."""
+    """Fill in missing values, in place, also within new defaults."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, below in properties.items():
@@ -48,7 +56,7 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 def drop_nulls(value: Any, schema: Schema | None) -> None:
-    """Remove, in place, the nulls of fields that may not be null and have no default.
+    """Remove, in place, the nulls of fields that are not nullable and have no default.
 
     Fields without a schema may be null.
     """
@@ -69,7 +77,7 @@ def drop_nulls(value: Any, schema: Schema | None) -> None:
 
 
 def _below(schema: Schema | None, name: str) -> Schema | None:
-    """The schema of a field."""
+    """Return the schema of a field."""
     if schema is None:
         return None
     found = schema.get("properties", {}).get(name)

@@ -1,8 +1,8 @@
-"""The rules that an object must keep before it is stored.
+"""Rules that an object must satisfy before it is stored.
 
-Built-in kinds: names, labels, the amounts of pods, and what controllers of workloads rely on;
-custom resources: their schema. Everything else of built-in kinds is stored as it is. The rules of
-a resize are in :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes pkg/apis/*/validation.
+Built-in kinds: names, labels, the amounts of pods, and selectors and templates of workloads. Custom
+resources: their schema. Everything else of built-in kinds is stored as it is. The rules of a resize
+are in :mod:`sandbox.objects.resizing`. Source: k8s.io/kubernetes pkg/apis/*/validation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ from sandbox.errors import (
     invalid,
 )
 from sandbox.objects import schema_validation
-from sandbox.objects.fields import copy_fields
 from sandbox.objects.label_selectors import selector_of
+from sandbox.objects.metadata import copy_fields
 from sandbox.objects.registry import Registry
 from sandbox.objects.resizing import resize_causes, same_spec
 from sandbox.objects.resources import PODS, Resource
@@ -44,7 +44,7 @@ class Validation:
         self._version = version
 
     def check_new(self, resource: Resource, obj: Json) -> None:
-        """Check an object that is to be created.
+        """Check a new object.
 
         Raises:
             ApiError: 422 with every broken rule.
@@ -61,7 +61,7 @@ class Validation:
             raise invalid(resource.kind, name, causes, group=resource.group)
 
     def check_changed(self, resource: Resource, subresource: str, old: Json, new: Json) -> None:
-        """Check an update against what was there.
+        """Check an update against the previous object.
 
         Raises:
             ApiError: 422 with every broken rule.
@@ -89,7 +89,7 @@ class Validation:
 
 
 def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
-    """Images, tolerations, scheduling gates and the deadline may change, nothing else."""
+    """Check that only images, tolerations, scheduling gates and the deadline change."""
     allowed, wanted = dict(old["spec"]), new["spec"]
     for kind in ("containers", "initContainers"):
         before, after = old["spec"].get(kind) or (), wanted.get(kind) or ()
@@ -104,7 +104,7 @@ def _pod_update_causes(old: Json, new: Json) -> Iterator[Cause]:
 
 
 def _workload_causes(workload: Json) -> Iterator[Cause]:
-    """A workload has a selector, and a template with containers and the selected labels."""
+    """Check that a workload has a selector, and a template with containers and selected labels."""
     spec = workload.get("spec") or {}
     selector, template = spec.get("selector"), spec.get("template") or {}
     if not selector:

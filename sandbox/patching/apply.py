@@ -1,34 +1,58 @@
-"""From a PATCH request to the changed object."""
+"""Application of a PATCH request to an object."""
 
 import enum
+from collections.abc import Sequence
 from typing import Any, Final
 
+import jsonpatch
+import jsonpointer
 import msgspec
 
-from common.quantity import QuantityError
 from sandbox.errors import (
     ApiError,
     bad_request,
-    field_invalid,
     unprocessable_patch,
     unsupported_media_type,
 )
-from sandbox.objects.pod_resources import complete_pod_resources
 from sandbox.objects.resources import Resource
 from sandbox.patching.merge_keys import fields_of
-from sandbox.patching.operations import OperationError, apply_operations
-from sandbox.patching.strategic import StrategicPatchError, strategic_merge
+from sandbox.patching.strategic import strategic_merge
 
 MAX_OPERATIONS: Final = 10_000
 
 
 class ContentType(enum.StrEnum):
-    """What a PATCH body can be."""
+    """Content types of a PATCH."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
+
+
+class OperationError(ValueError):
+    """An operation can't be applied."""
+
+
+def apply_operations(target: Any, operations: Sequence[Any]) -> dict[str, Any]:
+    """Return ``target`` after all operations. It is consumed, even after an error.
+
+    Raises:
+        OperationError: an operation doesn't fit, or the result isn't a map.
+    """
+    try:
+        # The Go library of an API server reads a missing value as null.
+        complete = [{"value": None, **operation} for operation in operations]
+        target = jsonpatch.JsonPatch(complete).apply(target, in_place=True)
+    except (
+        jsonpatch.JsonPatchException,
+        jsonpointer.JsonPointerException,
+        TypeError,  # an operation that is no map, or a path into a scalar
+    ) as error:
+        raise OperationError(str(error)) from error
+    if not isinstance(target, dict):
+        raise OperationError("the result is no map")
+    return target
 
 
 def apply_patch(
@@ -38,15 +62,14 @@ def apply_patch(
     *,
     resource: Resource,
 ) -> dict[str, Any]:
-    """Return ``current`` with the patch applied; ``current`` itself stays as it is.
+    """Return ``current`` with the patch applied; ``current`` is not changed.
 
-    Nothing is shared between ``current`` and the result. A custom resource knows no strategic
-    merge patch. Server-side apply is refused: it needs an owner for every field, which this
-    server doesn't keep.
+    Nothing is shared between ``current`` and the result. A custom resource has no strategic merge
+    patch. Server-side apply is refused, because the server keeps no owners of fields.
 
     Raises:
-        ApiError: 400 for a body that is no patch, 413 for too many operations, 415 for
-            another content type, 422 for a patch that does not fit the object.
+        ApiError: 400 for an invalid body, 413 for too many operations, 415 for another content
+            type, 422 for a patch that doesn't fit the object.
 
     Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; kubernetes-resize.md 1.1.
     """
@@ -57,7 +80,8 @@ def apply_patch(
         merged = _merge(copied(current), _decoded_map(body, "error decoding patch: "))
         return merged if isinstance(merged, dict) else {}
     if kind == ContentType.STRATEGIC and not resource.custom:
-        return _strategic_patch(current, body, resource)
+        fields = fields_of(resource.group, resource.kind)
+        return strategic_merge(copied(current), _decoded_map(body), fields)
     raise _unsupported(resource)
 
 
@@ -81,35 +105,8 @@ def _json_patch(current: dict[str, Any], body: bytes) -> dict[str, Any]:
         raise unprocessable_patch() from error
 
 
-def _strategic_patch(current: dict[str, Any], body: bytes, resource: Resource) -> dict[str, Any]:
-    patch = _decoded_map(body)
-    if resource.group_resource == "pods":
-        _check_quantities(patch, body)
-    try:
-        return strategic_merge(copied(current), patch, fields_of(resource.group, resource.kind))
-    except StrategicPatchError as error:
-        reason = {400: "BadRequest", 422: "Invalid"}.get(error.status, "InternalError")
-        raise ApiError(error.status, reason, str(error)) from error
-
-
-def _check_quantities(patch: dict[str, Any], body: bytes) -> None:
-    """Refuse a pod's resources that are no quantities.
-
-    Only here the answer is about the patch: the server decodes the patched object without
-    its name. Source: ``applyPatchToObject``.
-    """
-    try:
-        complete_pod_resources(msgspec.json.decode(body) if patch.get("spec") else {})
-    except QuantityError as error:
-        cause = field_invalid("patch", patch, error.problem)
-        text = f' "" is invalid: {cause.field}: {cause.message}'
-        raise ApiError(422, "Invalid", text, causes=(cause,), details={}) from error
-    except (AttributeError, TypeError):
-        return  # no pod at all: whoever decodes the patched object says so
-
-
 def _merge(target: Any, patch: Any) -> Any:
-    """RFC 7396."""
+    """Apply a merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = target if isinstance(target, dict) else {}
@@ -132,7 +129,7 @@ def _decoded_map(body: bytes, prefix: str = "") -> dict[str, Any]:
 
 
 def copied(value: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy, three times as fast as ``copy.deepcopy``."""
+    """Return a deep copy, three times as fast as ``copy.deepcopy``."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return copy
 

@@ -1,8 +1,8 @@
-"""How lists of built-in kinds merge under a strategic merge patch.
+"""Merge rules of lists of built-in kinds in a strategic merge patch.
 
-The API server reads this from the tags ``patchStrategy`` and ``patchMergeKey`` of its Go
-types; here it is a tree per kind, with the lists that are merged in practice. Other maps merge
-key by key, other lists and scalars are replaced.
+The API server reads them from the tags ``patchStrategy`` and ``patchMergeKey`` of its Go types.
+Here they are a tree per kind, with the lists that are merged in practice. Other maps merge key by
+key; other lists and scalars are replaced.
 
 Source: the tags in k8s.io/api and k8s.io/apimachinery, releases 1.33 to 1.36.
 """
@@ -42,16 +42,8 @@ _TEMPLATE_OWNER: Fields = {"spec": {"template": _TEMPLATE}, "status": _CONDITION
 _WEBHOOKS: Fields = {"webhooks": MergedList("name")}
 
 _KINDS: Mapping[tuple[str, str], Fields] = {
-    ("", "Pod"): {
-        "spec": _POD_SPEC,
-        "status": {
-            **_CONDITIONS,
-        },
-    },
-    ("", "ReplicationController"): _TEMPLATE_OWNER,
-    ("", "Node"): {
-        "status": {**_CONDITIONS, "addresses": MergedList("type")},
-    },
+    ("", "Pod"): {"spec": _POD_SPEC, "status": _CONDITIONS},
+    ("", "Node"): {"status": {**_CONDITIONS, "addresses": MergedList("type")}},
     ("apps", "Deployment"): _TEMPLATE_OWNER,
     ("apps", "ReplicaSet"): _TEMPLATE_OWNER,
     ("apps", "StatefulSet"): _TEMPLATE_OWNER,
@@ -63,7 +55,7 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
 
 
 def fields_of(group: str, kind: str) -> Fields:
-    """The merge rules of a built-in kind; one without rules of its own has those of metadata."""
+    """Return the merge rules of a built-in kind; by default those of metadata."""
     return _TREES.get((group, kind), _PLAIN)
 
 

@@ -1,25 +1,17 @@
 """Strategic merge patches: lists that merge by a key, and ``$patch: delete`` of their items.
 
 A simple form of ``StrategicMergeMapPatchUsingLookupPatchMeta``,
-k8s.io/apimachinery/pkg/util/strategicpatch: other directives are ignored, and new items of a
-merged list are appended.
+k8s.io/apimachinery/pkg/util/strategicpatch: other directives are ignored, and new items of a merged
+list are appended.
 """
 
 from typing import Any, Final
 
-from sandbox.errors import shown
+from sandbox.errors import ApiError, shown
 from sandbox.patching.merge_keys import Fields, MergedList
 
 _PATCH: Final = "$patch"
 _PLAIN: Final[Fields] = {}
-
-
-class StrategicPatchError(ValueError):
-    """A patch that can't be merged; ``status`` is the HTTP status of the answer."""
-
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 def strategic_merge(
@@ -28,7 +20,7 @@ def strategic_merge(
     """Merge ``patch`` into ``original``; both are consumed.
 
     Raises:
-        StrategicPatchError: an item of a merged list is no map, or lacks the merge key.
+        ApiError: 500, an item of a merged list isn't a map, or lacks the merge key.
     """
     for name, value in patch.items():
         current, rule = original.get(name), fields.get(name)
@@ -62,7 +54,7 @@ def _merge_lists(original: list[Any], patch: list[Any], rule: MergedList) -> lis
 
 
 def _clean(value: Any) -> Any:
-    """Return a value that meets nothing to merge with: without directives and nulls."""
+    """Return a value without directives and nulls, because there is nothing to merge with."""
     if isinstance(value, dict):
         return {
             name: _clean(inner)
@@ -75,10 +67,7 @@ def _clean(value: Any) -> Any:
 
 
 def _merge_value(item: Any, key: str) -> Any:
-    if not isinstance(item, dict):
-        raise StrategicPatchError("an item of a merged list is no map", status=422)
-    if not isinstance(item.get(key), str | int):
-        raise StrategicPatchError(
-            f"map: {shown(item)} does not contain declared merge key: {key}", status=500
-        )
+    if not isinstance(item, dict) or not isinstance(item.get(key), str | int):
+        text = f"map: {shown(item)} does not contain declared merge key: {key}"
+        raise ApiError(500, "InternalError", text)
     return item[key]

@@ -1,1 +1,1 @@
-"""What a real API server refuses, kind by kind, in its words and its order."""
+"""Rules of a real API server, with its sentences and in its order."""

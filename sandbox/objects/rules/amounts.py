@@ -1,7 +1,7 @@
-"""The rules about resources that a pod must keep when it is created, and on every resize.
+"""Rules for the resources of a pod when it is created, and on every resize.
 
-Source: ``ValidateContainerResourceRequirements`` and ``validateResizePolicy``,
-k8s.io/kubernetes pkg/apis/core/validation/validation.go; kubernetes-resize.md 1.4, 3.5.
+Source: ``ValidateContainerResourceRequirements`` and ``validateResizePolicy``, k8s.io/kubernetes
+pkg/apis/core/validation/validation.go; kubernetes-resize.md 1.4, 3.5.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _RESIZE_POLICIES: Final = ("NotRequired", "RestartContainer")
 
 
 def pod_causes(pod: Json, version: KubernetesVersion) -> Iterator[Cause]:
-    """Every rule about amounts and resize policies that a pod breaks, created or changed."""
+    """Yield every rule about amounts and resize policies that a pod breaks."""
     spec = pod.get("spec") or {}
     if not spec.get("containers"):
         yield field_required("spec.containers")
@@ -45,7 +45,7 @@ def pod_causes(pod: Json, version: KubernetesVersion) -> Iterator[Cause]:
 
 
 def amounts_causes(holder: Json, path: str) -> Iterator[Cause]:
-    """What is wrong with the requests and limits of a container, or of a pod."""
+    """Yield the broken rules of the requests and limits of a container, or of a pod."""
     if not holder.get("resources"):
         return
     limits = resources_of(holder, "limits")
@@ -90,12 +90,12 @@ def _amount_causes(name: str, amount: Quantity, path: str) -> Iterator[Cause]:
 
 
 def _is_extended(name: str) -> bool:
-    """Whether it is a resource that isn't Kubernetes' own, and is counted in whole numbers."""
+    """Return True for a resource of another domain, which is counted in whole numbers."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _overcommits(name: str) -> bool:
-    """Whether a request may be lower than the limit: not for extended resources."""
+    """Return True if a request may be lower than the limit. Extended resources don't allow it."""
     return "/" not in name
 
 
@@ -128,7 +128,7 @@ def _policy_causes(
 
 
 def _init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
-    """An init container that ends has nothing to restart; ``path`` is the container's."""
+    """Check the policies of an init container that ends; ``path`` is the container's."""
     for index, policy in enumerate(policies):
         if policy.get("restartPolicy") == "RestartContainer":
             yield field_invalid(
@@ -139,7 +139,7 @@ def _init_policy_causes(policies: Any, path: str) -> Iterator[Cause]:
 
 
 def pod_level_causes(spec: Json, path: str) -> Iterator[Cause]:
-    """What is wrong with the amounts of a pod as a whole, if it has any."""
+    """Yield the broken rules of pod-level amounts."""
     if not spec.get("resources"):
         return
     for part in ("limits", "requests"):

@@ -1,7 +1,7 @@
-"""The rules of names, labels and annotations, whatever the kind.
+"""Rules of names, labels and annotations of all kinds.
 
-Source: ``ValidateObjectMeta``, k8s.io/apimachinery pkg/api/validation/objectmeta.go. The
-sentences are shorter than those of a real API server; the fields and reasons are the same.
+Source: ``ValidateObjectMeta``, k8s.io/apimachinery pkg/api/validation/objectmeta.go. The sentences
+are shorter than those of a real API server; the fields and reasons are the same.
 """
 
 import re
@@ -23,7 +23,7 @@ _HOST_NAMES: Final = frozenset({"Namespace", "StatefulSet"})  # their names are 
 
 
 def name_causes(resource: Resource, name: str) -> Iterator[Cause]:
-    """Return why an object can't have this name."""
+    """Yield why an object can't have this name."""
     if not name:
         yield field_required("metadata.name", "name or generateName is required")
     elif resource is EVENTS:
@@ -37,7 +37,7 @@ def name_causes(resource: Resource, name: str) -> Iterator[Cause]:
 
 
 def metadata_causes(meta: Mapping[str, Any]) -> Iterator[Cause]:
-    """Return every rule that labels and annotations break."""
+    """Yield every rule that labels and annotations break."""
     for key, value in (meta.get("labels") or {}).items():
         yield from key_causes(key, "metadata.labels")
         if value and _NAME.fullmatch(value) is None:

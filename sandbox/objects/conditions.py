@@ -10,23 +10,24 @@ from sandbox.times import rfc3339
 def with_condition(
     conditions: Iterable[Mapping[str, Any]],
     type: str,
-    status: bool,  # noqa: FBT001 - what the condition says
+    status: bool,  # noqa: FBT001 - the status of the condition
     reason: str,
     message: str,
     *,
     now: datetime,
-    timed: bool = False,
+    **more: Any,
 ) -> list[dict[str, Any]]:
-    """The conditions with one of them set; its transition time moves with its status only.
-
-    ``timed`` also writes ``lastUpdateTime``, which moves with reason and message.
-    """
+    """Set one condition; its transition time changes only with its status. ``more`` are fields."""
     text = "True" if status else "False"
     stamp = rfc3339(now)
-    made: dict[str, Any] = {"type": type, "status": text, "lastTransitionTime": stamp}
-    if timed:
-        made["lastUpdateTime"] = stamp
-    made |= {"reason": reason, "message": message}
+    made: dict[str, Any] = {
+        "type": type,
+        "status": text,
+        **more,
+        "lastTransitionTime": stamp,
+        "reason": reason,
+        "message": message,
+    }
     result = []
     found = False
     for one in conditions:
@@ -36,9 +37,6 @@ def with_condition(
         found = True
         if one["status"] == text:
             made["lastTransitionTime"] = one.get("lastTransitionTime", stamp)
-            same = (one.get("reason"), one.get("message")) == (reason, message)
-            if timed and same:
-                made["lastUpdateTime"] = one.get("lastUpdateTime", stamp)
         result.append(made)
     if not found:
         result.append(made)
@@ -46,5 +44,5 @@ def with_condition(
 
 
 def without_condition(conditions: Iterable[Mapping[str, Any]], type: str) -> list[dict[str, Any]]:
-    """The conditions without those of one type."""
+    """Return the conditions without those of one type."""
     return [dict(one) for one in conditions if one["type"] != type]
