@@ -1,42 +1,34 @@
-"""How fast and how large the webhook is: ``make bench-admission``.
+"""Benchmark of the webhook's throughput, latency and memory: ``make bench-admission``.
 
-The webhook is a process of its own; the load comes over TLS with connections that are kept alive,
-as API servers hold them (:mod:`benchmarks.https_load`). Each round is one measurement of each kind;
-medians of the rounds are printed, because the machine is rarely ours alone.
+The webhook is a separate process. The load comes over TLS on keep-alive connections, as from API
+servers (:mod:`benchmarks.https_load`). A round measures each figure once. Medians of the rounds are
+printed, because other programs use the machine, too.
 """
 
 import argparse
 import json
-import os
-import platform
 import ssl
 import statistics
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
-
-import uvicorn
 
 from benchmarks import https_load
 from benchmarks.admission_world import Size, decision_alone, review
-from benchmarks.load_world import NO_CHANGE, Environ, Watched, process
+from benchmarks.load_world import NO_CHANGE, Component, Environ, await_that, machine, process
 from certs import authority
 from common.runtime.clock import SystemClock
 from demo.processes import free_port
 
-BODIES = 500  # different pods under review, of as many VPAs where there are so many
+BODIES = 500  # different pods, of different VPAs if there are that many
 FIXED_RATE = 3000  # reviews per second
 RATED_CONNECTIONS = 64
 RATED_SECONDS = 20.0
-PATIENCE = 180.0  # seconds for a start
-QUIET = 0.015  # CPU seconds, of half a second
 
 BARS = {
     "cpu": 125.0,
@@ -50,44 +42,32 @@ BARS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one run of the load generator did; latencies in milliseconds."""
+    """The results of one run of the load generator; latencies in milliseconds."""
 
     rate: float  # reviews per second
     p50: float
     p99: float
-    server_cpu: float  # microseconds for a review
+    server_cpu: float  # microseconds per review
     server_cores: float
-    client_cpu: float  # microseconds for a review
+    client_cpu: float  # microseconds per review
     failed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
-    """The process under test."""
+@dataclass(frozen=True, slots=True)
+class Webhook(Component):
+    """The process under test, the port of its webhook and the file of its CA."""
 
-    pid: int
     port: int
-    ops_port: int
     ca: Path
-
-
-def rss_of(pid: int) -> float:
-    """Resident memory of a process, in MiB."""
-    return Watched(pid).rss
-
-
-def cpu_of(pid: int) -> float:
-    """CPU seconds that a process has used."""
-    return Watched(pid).cpu
 
 
 @contextmanager
 def webhook(
     size: Size, folder: Path, flags: Sequence[str], *, environ: Environ = NO_CHANGE
 ) -> Iterator[Webhook]:
-    """A webhook beside an API server with so many objects, once it is ready.
+    """Run a webhook against an API server of this size; yield when it is ready.
 
-    Its environment is ours with the changes of ``environ``.
+    Its environment is that of this process with the changes of ``environ``.
     """
     folder.mkdir()
     bundle = authority.create(
@@ -108,7 +88,7 @@ def webhook(
     api = ("benchmarks.admission_world", *counts, f"--port-file={port_file}")
     port, ops_port = free_port(), free_port()
     with process(*api, log=folder / "api.log"):
-        _await(port_file.exists)
+        await_that(port_file.exists, "the API server to start")
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(_kubeconfig(int(port_file.read_text())))
         command = (
@@ -123,14 +103,16 @@ def webhook(
             "--kube-api-burst=1000",
             *flags,
         )
-        with process(*command, log=folder / "webhook.log", environ=environ) as pid:
-            _await(lambda: _is_ready(ops_port))
-            _await(lambda: _is_quiet(pid))
-            yield Webhook(pid=pid, port=port, ops_port=ops_port, ca=folder / "ca.pem")
+        log = folder / "webhook.log"
+        with process(*command, log=log, environ=environ) as pid:
+            found = Webhook(pid, ops_port, log, port, folder / "ca.pem")
+            await_that(found.is_ready, "the webhook to be ready")
+            found.wait_quiet()
+            yield found
 
 
 def bodies_of(size: Size) -> list[bytes]:
-    """Return reviews of different pods; which of them is sent next is drawn by lot."""
+    """Return reviews of different pods."""
     stride = max(1, size.vpas // BODIES)
     return [review(number * stride % size.vpas, size, number) for number in range(BODIES)]
 
@@ -138,15 +120,15 @@ def bodies_of(size: Size) -> list[bytes]:
 def load(
     target: Webhook, bodies: Sequence[bytes], *, connections: int, seconds: float, rate: int = 0
 ) -> Load:
-    """Send reviews for so long; with a ``rate`` so many a second, else as fast as they go.
+    """Send reviews for ``seconds``, at ``rate`` per second or as fast as possible.
 
-    At a fixed rate an answer that is late counts from when its question should have been asked.
+    At a fixed rate a latency starts when the request was due.
     """
-    cpu = cpu_of(target.pid)
+    cpu = target.cpu
     found = https_load.send(
         target.port, bodies, connections=connections, seconds=seconds, rate=rate
     )
-    used, answers = cpu_of(target.pid) - cpu, len(found.latencies)
+    used, answers = target.cpu - cpu, len(found.latencies)
     return Load(
         rate=answers / found.seconds,
         p50=found.percentile(50),
@@ -159,8 +141,10 @@ def load(
 
 
 def patched(target: Webhook) -> float:
-    """The part of the reviewed pods that got a patch; the full path takes all of it."""
-    text = _get(f"http://127.0.0.1:{target.ops_port}/metrics")
+    """Return the share of reviewed pods that got a patch; 1 means that all took the full path."""
+    url = f"http://127.0.0.1:{target.ops_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
     name = "vpa_admission_controller_admission_pods_total"
     counts = {
         line.split()[0]: float(line.split()[1])
@@ -173,7 +157,7 @@ def patched(target: Webhook) -> float:
 def measure(
     size: Size, folder: Path, *, rounds: int, seconds: float, flags: Sequence[str]
 ) -> dict[str, float]:
-    """All figures of one size of cluster; medians of the rounds."""
+    """Return all figures of one cluster size as medians of the rounds."""
     found: dict[str, list[float]] = {}
 
     def note(**figures: float) -> None:
@@ -182,7 +166,7 @@ def measure(
 
     with webhook(size, folder, flags) as target:
         bodies = bodies_of(size)
-        note(rss=rss_of(target.pid))
+        note(rss=target.rss)
         load(target, bodies, connections=16, seconds=1)
         for _ in range(rounds):
             one = load(target, bodies, connections=1, seconds=seconds)
@@ -200,7 +184,7 @@ def measure(
             note(rate_kept=fixed.rate, p50_at_rate=fixed.p50, p99_at_rate=fixed.p99)
             note(failed=float(one.failed + full.failed + fixed.failed))
             note(decision=decision_alone(size, BODIES))
-        note(rss_after=rss_of(target.pid), patched=patched(target))
+        note(rss_after=target.rss, patched=patched(target))
     return {
         name: max(values) if name == "failed" else statistics.median(values)
         for name, values in found.items()
@@ -229,25 +213,18 @@ _LINES = (
 
 
 def show(sizes: Mapping[str, Mapping[str, float]]) -> None:
-    """One line for each figure, one column for each size; bars where there are some."""
+    """Print a table with a line per figure and a column per size, and the bars."""
     print(f"{'':8}{'':5}{'':48}" + "".join(f"{name:>12}" for name in sizes) + f"{'bar':>8}")
     for name, unit, text in _LINES:
         values = "".join(f"{figures[name]:12.2f}" for figures in sizes.values())
         bar = BARS.get(name)
-        told = f"{bar:8g}" if bar is not None else ""
-        print(f"{'':8}{unit:5}{text:48}{values}{told}")
+        shown = f"{bar:8g}" if bar is not None else ""
+        print(f"{'':8}{unit:5}{text:48}{values}{shown}")
     first, *others = sizes.values()
     for other in others:
         print(f"ratio of the server's CPU, large to small: {other['cpu'] / first['cpu']:.3f}")
     bars = f"{BARS['rss idle']:g} MiB idle, {BARS['rss full']:g} MiB with everything"
     print(f"bars for memory after the start: {bars}")
-
-
-def machine() -> str:
-    """What was measured on."""
-    versions = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
-    load_average = "/".join(f"{each:.1f}" for each in os.getloadavg())
-    return f"{os.cpu_count()} cores, load {load_average}; {versions}, uvicorn {uvicorn.__version__}"
 
 
 def _kubeconfig(port: int) -> str:
@@ -264,37 +241,8 @@ def _kubeconfig(port: int) -> str:
     )
 
 
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        text: str = answer.read().decode()
-        return text
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        _get(f"http://127.0.0.1:{port}/readyz")
-    except OSError:
-        return False
-    return True
-
-
-def _is_quiet(pid: int) -> bool:
-    """Whether a process has done nothing for half a second."""
-    before = cpu_of(pid)
-    time.sleep(0.5)
-    return cpu_of(pid) - before < QUIET
-
-
-def _await(condition: Any) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError("it did not start; its log is in the folder of --folder")
-        time.sleep(0.05)
-
-
 def main() -> int:
-    """Measure and print; the exit code tells whether every call got its answer."""
+    """Measure, print the figures, and return 0 if every call was answered."""
     parser = argparse.ArgumentParser(description="Benchmark the webhook.")
     parser.add_argument("--vpas", type=int, default=5000)
     parser.add_argument("--replica-sets", type=int, default=60_000)
@@ -309,7 +257,7 @@ def main() -> int:
         "small": Size(vpas=1, replica_sets=1),
         "large": Size(vpas=asked.vpas, replica_sets=asked.replica_sets),
     }
-    told = machine()
+    shown = f"{machine(uvicorn='uvicorn')}, {ssl.OPENSSL_VERSION}"
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary, "bench")
         folder.mkdir()
@@ -325,9 +273,9 @@ def main() -> int:
             if asked.only in (None, name)
         }
     if asked.output == "json":
-        print(json.dumps({"machine": told, **figures}, indent=2))
+        print(json.dumps({"machine": shown, **figures}, indent=2))
     else:
-        print(told)
+        print(shown)
         show(figures)
     return 1 if any(each["failed"] for each in figures.values()) else 0
 

@@ -1,8 +1,7 @@
-"""A cluster for the webhook: a small API server that only lists, and the pods under review.
+"""A small API server for benchmarks of the webhook, and the reviews of its pods.
 
-It answers as a real one does, page by page, whole objects or their metadata alone as asked for,
-and its watches bring nothing. Deployments have twelve ReplicaSets each, as they have after twelve
-roll-outs; of these the newest has pods.
+It only lists: page by page, as whole objects or as metadata, as requested. Its watches send
+nothing. Each Deployment has twelve ReplicaSets, of which only the newest has pods.
 """
 
 import argparse
@@ -34,7 +33,7 @@ _WHEN = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many objects there are."""
+    """The number of objects."""
 
     vpas: int
     replica_sets: int
@@ -45,7 +44,7 @@ class Size:
 
 
 def meta(kind: str, name: str, namespace: str, **more: Any) -> dict[str, Any]:
-    """Metadata as a server stores it, with a page of managedFields."""
+    """Return metadata as an API server stores it, with a page of managedFields."""
     fields: dict[str, Any] = {
         f"f:{field}": {} for field in ("labels", "replicas", "selector", "strategy")
     }
@@ -74,7 +73,7 @@ def meta(kind: str, name: str, namespace: str, **more: Any) -> dict[str, Any]:
 
 
 def deployment(index: int) -> dict[str, Any]:
-    """The target of the VPA of the same number."""
+    """Return the target of the VPA with the same index."""
     app, namespace = f"app-{index}", _namespace(index)
     return {
         "metadata": meta("Deployment", app, namespace),
@@ -84,7 +83,7 @@ def deployment(index: int) -> dict[str, Any]:
 
 
 def replica_set(index: int, deployments: int) -> dict[str, Any]:
-    """The n-th of all; those of one Deployment lie apart."""
+    """Return a ReplicaSet. Those of one Deployment are not adjacent in the list."""
     owner, generation = index % deployments, index // deployments
     app, namespace = f"app-{owner}", _namespace(owner)
     labels = {"app": app, "pod-template-hash": f"{generation:010x}"}
@@ -98,7 +97,7 @@ def replica_set(index: int, deployments: int) -> dict[str, Any]:
 
 
 def vpa(index: int) -> dict[str, Any]:
-    """Bounds and a recommendation for every container."""
+    """Return a VPA with bounds and a recommendation for every container."""
     app, namespace = f"app-{index}", _namespace(index)
     policy = {
         "containerName": "*",
@@ -123,7 +122,7 @@ def vpa(index: int) -> dict[str, Any]:
 
 
 def limit_range(index: int) -> dict[str, Any]:
-    """Bounds for containers, with defaults, and for pods."""
+    """Return a LimitRange with bounds and defaults for containers, and bounds for pods."""
     namespace = _namespace(index)
     container = {
         "type": "Container",
@@ -139,7 +138,7 @@ def limit_range(index: int) -> dict[str, Any]:
 
 
 def review(index: int, size: Size, variant: int = 0) -> bytes:
-    """The review of a pod of 8 KiB that the ``index``-th Deployment gets; one line."""
+    """Return the review of a pod of 8 KiB of the ``index``-th Deployment, as one line of JSON."""
     namespace = _namespace(index)
     newest = (size.replica_sets - 1 - index) // size.deployments
     replica_set = _replica_set_name(index, newest)
@@ -180,9 +179,9 @@ def review(index: int, size: Size, variant: int = 0) -> bytes:
 
 
 def decision_alone(size: Size, pods: int) -> float:
-    """Microseconds of CPU to compute one patch, in this process; different pods all of them.
+    """Return the microseconds of CPU to compute one patch in this process, for different pods.
 
-    The webhook does that for the first pod of a template, and again when the VPA was written.
+    The webhook does this for the first pod of a template, and again after its VPA has changed.
     """
     count = min(size.vpas, pods)
     asked = [
@@ -203,7 +202,7 @@ def decision_alone(size: Size, pods: int) -> float:
 
 
 class Lists:
-    """The lists of the resources, made when they are asked for."""
+    """The lists of the resources, which are generated on first use."""
 
     def __init__(self, size: Size) -> None:
         deployments = size.deployments
@@ -215,7 +214,7 @@ class Lists:
         }
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One page, or a watch that stays silent; there is no Lease, and any write is accepted."""
+        """Answer with one page or a silent watch. There is no Lease. Every write is accepted."""
         if request.query.get("watch"):
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
@@ -266,7 +265,7 @@ def _owner(api_version: str, kind: str, name: str, namespace: str) -> dict[str, 
 
 
 def _advice(name: str, index: int) -> dict[str, Any]:
-    """Every VPA's own numbers, so that nothing is remembered from another one."""
+    """Return a recommendation that differs for each VPA, so that no other VPA's patch fits."""
     milli, mebi = 20 + index % 977, 64 + index % 1009
     return {
         "containerName": name,
@@ -278,7 +277,7 @@ def _advice(name: str, index: int) -> dict[str, Any]:
 
 
 def _template() -> dict[str, Any]:
-    """What pods are made from, with environment, mounts and probes."""
+    """Return a pod template with environment, mounts and probes."""
     return {
         "metadata": {"labels": {"app": "web"}},
         "spec": {
@@ -321,7 +320,7 @@ async def _serve(size: Size, port_file: Path) -> None:
 
 
 def main() -> None:
-    """Serve the lists of a cluster until the process is ended."""
+    """Serve the lists until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vpas", type=int, required=True)
     parser.add_argument("--replica-sets", type=int, required=True)

@@ -1,6 +1,6 @@
-"""CPU that one call of our client takes: evictions, and resizes with the pod in the answer.
+"""CPU time of single calls of the client: evictions, and resizes with the pod in the response.
 
-Run as a file, so that ``PYTHONPATH`` chooses the checkout whose client is measured.
+It is run as a file, so that ``PYTHONPATH`` selects the checkout whose client is measured.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _QPS = 1e6
 
 
 async def _cpu(calls: int, call: Callable[[int], Awaitable[object]]) -> float:
-    """Return microseconds of CPU for one of so many calls, 32 at a time."""
+    """Return the microseconds of CPU per call, with 32 concurrent calls."""
 
     async def worker(first: int) -> None:
         for number in range(first, calls, _CONCURRENT):
@@ -57,7 +57,7 @@ async def measure(kubeconfig: str, calls: int) -> dict[str, float]:
 
         await _cpu(_WARM_UP, lambda at: resize(pods[at]))
         gc.collect()
-        gc.freeze()  # as the components do once their caches have synced
+        gc.freeze()  # as the components do when their caches have synced
         return {
             "resize": await _cpu(calls, lambda at: resize(pods[at % len(pods)])),
             "eviction": await _cpu(calls, lambda at: evict(pods[at])),

@@ -1,13 +1,13 @@
-"""Our components on a real control plane: ``make bench-e2e``.
+"""Benchmark of the components on a real control plane: ``make bench-e2e``.
 
-Boots etcd and Kubernetes' own servers on loopback, with simulated kubelets; installs ``deploy/``'s
-definitions and access rules with kubectl; runs recommender, updater and admission as processes
-with the tokens of their service accounts. Then three rounds, one after the other: the
-recommender alone, evictions by the updater, resizes in place by the updater. Actions are counted
-and timed by the API server's audit log, and checked against its metrics and against the objects.
+It starts etcd and the Kubernetes servers on loopback, with simulated kubelets, and installs the
+definitions and access rules of ``deploy/`` with kubectl. Recommender, updater and admission run as
+processes with the tokens of their service accounts. There are three rounds: the recommender alone,
+evictions by the updater, and resizes in place by the updater. The API server's audit log provides
+the counts and times of actions. They are checked against its metrics and against the objects.
 
-Kubelets, the metrics server and this program share one process, and everything shares the
-machine's cores: figures compare with those of the same machine only.
+Kubelets, the metrics server and this program share one process, and all processes share the cores
+of the machine. Compare figures only with those of the same machine.
 """
 
 import argparse
@@ -37,18 +37,19 @@ from benchmarks.e2e_rounds import (
     recommendations,
     resizes,
 )
-from benchmarks.e2e_world import ROOT, Size, TooSlowError, World, running_world
+from benchmarks.e2e_world import ROOT, Size, World, running_world
+from benchmarks.load_world import TooSlowError
 from common.errors import VpaError
 from controlplane import binaries
 from controlplane.processes import ProcessUsage, usage_of
 
-_PODS_PER_SECOND = 50  # what an updater should do at least; its pass ends with its interval
+_PODS_PER_SECOND = 50  # minimum rate of an updater; sets the interval, which limits a pass
 _BENCH = "bench, kubelets, metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that was measured."""
+    """All figures of a run."""
 
     versions: dict[str, str]
     size: Size
@@ -62,7 +63,7 @@ class Figures:
 
     @property
     def complaints(self) -> list[str]:
-        """What was not as it should be; timings are never wrong."""
+        """Return descriptions of wrong results; timings are never wrong."""
         pods, vpas = self.size.pods, self.size.vpas
         checks = {
             "a recommendation on every VPA": self.recommendations.counted == vpas,
@@ -80,7 +81,7 @@ class Figures:
         return [what for what, holds in checks.items() if not holds]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; seconds and MiB."""
+        """Return the figures as JSON data, in seconds and MiB."""
         rounds = {
             name: {
                 **asdict(one),
@@ -108,8 +109,8 @@ class Figures:
 
     def show(self) -> None:
         """Print a table."""
-        told = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        print(f"{told}\n{self.size.pods} pods, {self.size.vpas} VPAs")
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        print(f"{versions}\n{self.size.pods} pods, {self.size.vpas} VPAs")
         for name, flags in self.flags.items():
             print(f"    {name}: {flags}")
         print(f"\n{self.boot:9.1f} s    boot to ready")
@@ -148,25 +149,25 @@ def _show_round(name: str, one: Round) -> None:
 
 
 async def measure(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
-    """Run everything; all processes have ended when this returns or raises.
+    """Run all rounds; all processes have ended when this returns or raises.
 
     Raises:
         VpaError: a server or a component ended, or was not ready.
-        TooSlowError: something that was waited for did not happen.
+        TooSlowError: a wait timed out.
     """
     interval = timedelta(seconds=max(5, size.pods / _PODS_PER_SECOND))
     async with running_world(size, folder, limits) as (world, boot):
-        _tell(f"control plane is ready after {boot:.1f} s")
+        _log(f"control plane is ready after {boot:.1f} s")
         await world.install()
         await world.fill()
-        _tell(f"{size.pods} pods run and are measured")
+        _log(f"{size.pods} pods run and are measured")
         recommended = await recommendations(world)
-        _tell(f"recommendations: {recommended.seconds:.2f} s")
+        _log(f"recommendations: {recommended.seconds:.2f} s")
         await world.start_admission()
         evicted, webhook = await evictions(world, interval)
-        _tell(f"evictions: {evicted.rate:.0f} per second")
+        _log(f"evictions: {evicted.rate:.0f} per second")
         resized = await resizes(world, interval)
-        _tell(f"resizes: {resized.rate:.0f} per second")
+        _log(f"resizes: {resized.rate:.0f} per second")
         common = " ".join(limits)
         return Figures(
             versions=await _versions(world),
@@ -187,17 +188,17 @@ async def measure(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
 
 
 async def _versions(world: World) -> dict[str, str]:
-    told = msgspec.json.decode(await world.client.request("GET", "/version"))
+    info = msgspec.json.decode(await world.client.request("GET", "/version"))
     return {
-        "Kubernetes": told["gitVersion"],
-        "etcd": _said(str(binaries.find().path("etcd")), "--version").partition(": ")[2],
+        "Kubernetes": info["gitVersion"],
+        "etcd": _first_line(str(binaries.find().path("etcd")), "--version").partition(": ")[2],
         "Python": platform.python_version(),
-        "commit": _said("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
+        "commit": _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
     }
 
 
-def _said(*command: str) -> str:
-    """The first line of what a program prints; empty if it can't."""
+def _first_line(*command: str) -> str:
+    """Return the first line that a program prints; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -205,12 +206,12 @@ def _said(*command: str) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _tell(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 async def _until_signal(size: Size, folder: Path, limits: tuple[str, ...]) -> Figures:
-    """Measure; Ctrl-C and SIGTERM end it in order, and a second one doesn't disturb that."""
+    """Measure; end in order on Ctrl-C or SIGTERM, and ignore further signals."""
     loop, measuring = asyncio.get_running_loop(), asyncio.current_task()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _cancel_once, measuring)
@@ -223,7 +224,7 @@ def _cancel_once(task: asyncio.Task[Any] | None) -> None:
 
 
 def main() -> int:
-    """Measure and print; the exit code tells whether everything was done, never how fast."""
+    """Measure, print, and return 0 if all results are right, whatever the timings."""
     parser = argparse.ArgumentParser(description="Benchmark VPA on a real control plane.")
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--vpas", type=int, default=1000)
@@ -246,10 +247,10 @@ def main() -> int:
         try:
             figures = uvloop.run(_until_signal(size, folder.resolve(), limits))
         except (VpaError, TooSlowError) as error:
-            _tell(f"bench-e2e: {error}")
+            _log(f"bench-e2e: {error}")
             return 1
         except (KeyboardInterrupt, asyncio.CancelledError):
-            _tell("bench-e2e: stopped")
+            _log("bench-e2e: stopped")
             return 130
     if asked.output == "json":
         print(json.dumps(figures.as_json(), indent=2))

@@ -1,4 +1,4 @@
-"""Figures from outside: histograms of a server's metrics, and what processes have used."""
+"""Histograms from a server's metrics, and the CPU and memory of processes."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of observations up to each bound, in the unit of the metric, infinity included."""
+    """Cumulative counts of observations by upper bound, in the metric's unit, with infinity."""
 
     buckets: Mapping[float, float]
 
@@ -18,16 +18,16 @@ class Histogram:
         return int(self.buckets.get(math.inf, 0))
 
     def since(self, before: "Histogram") -> "Histogram":
-        """What was observed after ``before`` was read."""
+        """Return the observations after ``before``."""
         return Histogram(
             {bound: count - before.buckets.get(bound, 0) for bound, count in self.buckets.items()}
         )
 
     def quantile(self, part: float) -> float | None:
-        """The value below which ``part`` of the observations lie; None if there are none.
+        """Return the value below which ``part`` of the observations are; None if there are none.
 
-        Linear inside a bucket, as Prometheus' ``histogram_quantile`` has it: the truth is
-        anywhere between the bucket's bounds. Beyond the last bound it is that bound.
+        Interpolate linearly within a bucket, as Prometheus' ``histogram_quantile`` does. In the
+        last bucket return its lower bound.
         """
         rank, lower, below = part * self.count, 0.0, 0.0
         if not self.count:
@@ -43,9 +43,9 @@ class Histogram:
 
 
 def samples(text: str, name: str, /, **labels: str) -> Iterable[tuple[Mapping[str, str], float]]:
-    """The samples of one metric that carry these labels.
+    """Yield the samples of one metric that have these labels.
 
-    Only its own lines are parsed: an API server has tens of thousands of others.
+    Parse only its own lines: an API server has tens of thousands of others.
     """
     lines = "".join(f"{line}\n" for line in text.splitlines() if line.startswith(f"{name}{{"))
     for family in text_string_to_metric_families(lines):
@@ -55,7 +55,7 @@ def samples(text: str, name: str, /, **labels: str) -> Iterable[tuple[Mapping[st
 
 
 def histogram(text: str, name: str, /, **labels: str) -> Histogram:
-    """The sum of all histograms of one name that carry these labels."""
+    """Return the sum of all histograms with this name and these labels."""
     buckets: dict[float, float] = {}
     for found, value in samples(text, f"{name}_bucket", **labels):
         bound = float(found["le"])
@@ -64,5 +64,5 @@ def histogram(text: str, name: str, /, **labels: str) -> Histogram:
 
 
 def total(text: str, name: str, /, **labels: str) -> float:
-    """The sum of all samples of one metric that carry these labels."""
+    """Return the sum of all samples with this name and these labels."""
     return sum(value for _, value in samples(text, name, **labels))

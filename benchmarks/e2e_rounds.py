@@ -1,4 +1,4 @@
-"""The rounds that ``e2e.py`` measures; what counts is what the API server wrote down."""
+"""The rounds of ``e2e.py``, as recorded by the API server's audit log."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from benchmarks.e2e_figures import Histogram, histogram, total
-from benchmarks.e2e_world import REQUESTS, TooSlowError, World, requested_cpu
+from benchmarks.e2e_world import REQUESTS, World, requested_cpu
+from benchmarks.load_world import TooSlowError
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.quantity import Quantity
@@ -15,16 +16,16 @@ from controlplane.processes import ProcessUsage
 from demo.processes import Running
 from sandbox.apiserver.audit import Entry
 
-# What the VPAs are told for the in-place round: more than any pod has, evicted or not.
+# The minAllowed of the in-place round: more than any pod requests.
 FLOOR = {"cpu": "500m", "memory": "600Mi"}
 
-# Confidence in hours would be a benchmark in hours.
+# With the default confidence intervals the benchmark would take hours.
 RECOMMENDER = (
     "--recommender-interval=5s",
     "--confidence-interval-cpu=1m",
     "--confidence-interval-memory=1m",
 )
-# Half of each group at a time, as by default, and no limit of evictions per second.
+# Half of each group at a time, as by default, without a limit of evictions per second.
 UPDATER = ("--min-replicas=2", "--eviction-tolerance=0.5", "--eviction-rate-limit=-1")
 IN_PLACE = ("--in-place-skip-disruption-budget=true",)  # as in deploy/updater.yaml
 
@@ -38,33 +39,33 @@ Calls = Callable[[], Sequence[Entry]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round: so many actions, first to last by the audit log, and what they cost."""
+    """The actions of one round, from the first to the last in the audit log, and their cost."""
 
     component: str
     actions: int
     seconds: float  # from the first answered action to the last
-    calls: int  # everything that the component asked the API server meanwhile, watches aside
-    span: float  # seconds between the two looks at the processes that enclose the round
-    cpu: dict[str, float]  # seconds of CPU between these looks, by process
-    counted: int = 0  # the same actions by the API server's own metrics, at the end
-    server_ms: float | None = None  # mean time of one action inside the API server
-    right: int = 0  # pods, or VPAs, that are afterwards as they should be
+    calls: int  # all calls of the component in this time, without watches
+    span: float  # seconds between the measurements of CPU that enclose the round
+    cpu: dict[str, float]  # seconds of CPU in this span, by process
+    counted: int = 0  # the same actions according to the API server's metrics
+    server_ms: float | None = None  # mean duration of one action in the API server
+    right: int = 0  # pods, or VPAs, that have the expected state at the end
 
     @property
     def rate(self) -> float:
-        """Actions per second."""
+        """Return the actions per second."""
         return self.actions / self.seconds if self.seconds else 0.0
 
     def cores(self, process: str) -> float:
-        """How many cores a process kept busy."""
+        """Return how many cores a process used on average."""
         return self.cpu.get(process, 0.0) / self.span if self.span else 0.0
 
 
 async def recommendations(world: World) -> Round:
-    """The recommender alone: from its first answer of the metrics API to the last VPA.
+    """Measure the recommender alone, from its first response of the metrics API to the last VPA.
 
-    Goes on until every lower bound is above what pods ask for, then ends the recommender: the
-    updater is measured without it.
+    Continue until every lower bound exceeds the pods' requests, then stop the recommender, which
+    must not run beside the updater.
     """
     began = (asyncio.get_running_loop().time(), world.used())
     running = await world.start("recommender", *RECOMMENDER)
@@ -98,7 +99,7 @@ async def recommendations(world: World) -> Round:
 
 
 async def evictions(world: World, interval: timedelta) -> tuple[Round, Histogram]:
-    """A round of evictions, half of each group; with how long the webhook took for each pod."""
+    """Evict half of each group; return also the durations of the webhook's reviews."""
     wanted = world.size.vpas * (world.size.replicas // 2)
     before = await world.plane.metrics_text()
     running = await world.start("updater", *UPDATER, _interval(interval))
@@ -116,7 +117,7 @@ async def evictions(world: World, interval: timedelta) -> tuple[Round, Histogram
 
 
 async def resizes(world: World, interval: timedelta) -> Round:
-    """A round of resizes in place, all pods of all groups."""
+    """Resize all pods of all groups in place."""
     policy = {"containerPolicies": [{"containerName": "*", "minAllowed": FLOOR}]}
     mode = {"updateMode": "InPlaceOrRecreate"}
     await world.change_all({"updatePolicy": mode, "resourcePolicy": policy})
@@ -147,13 +148,13 @@ async def _watch(
     *,
     began: tuple[float, dict[str, ProcessUsage]] | None = None,
 ) -> Round:
-    """Follow the audit log until so many actions were answered.
+    """Follow the audit log until ``wanted`` actions were answered.
 
-    CPU counts from ``began``, or else from the last look at which nothing had been done.
+    CPU counts from ``began``, or from the last measurement before the first action.
 
     Raises:
-        TooSlowError: they did not come in time.
-        ProcessDiedError: a component ended meanwhile.
+        TooSlowError: the actions took too long.
+        ProcessDiedError: a component ended.
     """
     loop = asyncio.get_running_loop()
     start = began or (loop.time(), world.used())
@@ -183,7 +184,7 @@ async def _watch(
 
 
 def _with_server(found: Round, before: str, after: str, *, verb: str, subresource: str) -> Round:
-    """Add what the API server's metrics say of the same actions."""
+    """Add the API server's metrics of the same actions."""
     labels = {"verb": verb, "resource": "pods", "subresource": subresource}
 
     def grown(name: str, **more: str) -> float:

@@ -1,4 +1,4 @@
-"""What ``e2e.py`` measures in: a real control plane, a thousand workloads, our three components."""
+"""The environment of ``e2e.py``: a real control plane, a thousand workloads, the components."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.load_world import TooSlowError
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.errors import KubeError
@@ -33,13 +34,13 @@ ACCOUNTS = {
     "updater": "vpa-updater",
     "admission": "vpa-admission-controller",
 }
-STOPPED_WITHIN = 10.0  # seconds; the components promise five
+STOPPED_WITHIN = 10.0  # seconds; components should stop within five
 _CONNECTIONS = 16
 _PODS_OF_NODE = 80
-_LOOK_EVERY = 0.5  # seconds; a look costs this process time that the kubelets need
+_POLL_SECONDS = 0.5  # polling takes CPU time from the kubelets in this process
 _TOKEN_SECONDS = 24 * 3600
 
-# What the pods ask for, and use: far below the lower bound of any recommendation.
+# The pods' requests and usage; requests are far below the lower bound of any recommendation.
 REQUESTS = {"cpu": "50m", "memory": "64Mi"}
 _SCENARIO = """
 nodes: [{{count: {nodes}, cpu: 128, memory: 512Gi}}]
@@ -50,42 +51,38 @@ usage: [{{match: {{}}, cpu: 200m, memory: 300Mi}}]
 """
 
 
-class TooSlowError(Exception):
-    """Something did not happen in time; the text says what."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is in the cluster: Deployments of equal size, a VPA on each."""
+    """The size of the cluster: Deployments of equal size, and a VPA for each."""
 
     vpas: int
     replicas: int
-    patience: float  # seconds that any single wait may take
+    patience: float  # seconds; timeout of any single wait
 
     @property
     def pods(self) -> int:
         return self.vpas * self.replicas
 
     def scenario(self) -> Scenario:
-        """Nodes with room for all pods, and for the replacements of a round of evictions."""
+        """Return nodes with room for all pods, and for the replacements of a round of evictions."""
         nodes = self.pods // _PODS_OF_NODE + 2
         return parse_scenario(_SCENARIO.format(nodes=nodes, namespace=NAMESPACE))
 
 
 @dataclass(slots=True)
 class World:
-    """A cluster, and the components that have been started beside it."""
+    """A cluster, and the components that were started for it."""
 
     plane: ControlPlane
     client: KubeClient
     size: Size
     folder: Path
     processes: Processes
-    limits: tuple[str, ...]  # flags of every component: its requests per second
-    last: dict[str, ProcessUsage] = field(default_factory=dict)  # of components, at their end
+    limits: tuple[str, ...]  # flags of every component that limit its requests per second
+    last: dict[str, ProcessUsage] = field(default_factory=dict)  # of stopped components
 
     async def start(self, name: str, *flags: str) -> Running:
-        """Start a component with the rights of its service account and nothing more."""
+        """Start a component with only the rights of its service account."""
         account = ACCOUNTS[name]
         answer = await self.client.request(
             "POST",
@@ -105,7 +102,7 @@ class World:
         return await self.processes.start(name, command)
 
     async def stop(self, running: Running) -> None:
-        """End a component in order; what it has used is kept."""
+        """Stop a component and keep its usage."""
         self.last[running.name] = usage_of(running.process.pid)
         self.processes.running.remove(running)
         running.process.terminate()
@@ -118,7 +115,7 @@ class World:
             await running.process.wait()
 
     async def start_admission(self) -> Running:
-        """Make certificates, start the webhook, and wait until it is registered."""
+        """Create certificates, start the webhook, and wait until it is registered."""
         folder = self.folder / "certs"
         await self.run(
             *(sys.executable, "-P", "-m", "certs"), f"--output-dir={folder}", "--host=127.0.0.1"
@@ -148,7 +145,7 @@ class World:
         """Run a program that ends by itself.
 
         Raises:
-            TooSlowError: it failed, or did not end; the text holds what it said.
+            TooSlowError: it failed, or did not end; the text contains its output.
         """
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -158,30 +155,30 @@ class World:
         )
         try:
             async with asyncio.timeout(self.size.patience):
-                told, _ = await process.communicate()
+                output, _ = await process.communicate()
         except TimeoutError as error:
             process.kill()
             await process.wait()
             raise TooSlowError(f"{command[0]} did not end") from error
         if process.returncode:
-            raise TooSlowError(f"{command[0]} failed: {told.decode(errors='replace')}")
+            raise TooSlowError(f"{command[0]} failed: {output.decode(errors='replace')}")
 
     async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for what can only be looked at.
+        """Poll until ``condition`` is true.
 
         Raises:
-            TooSlowError: it did not come true in time.
-            ProcessDiedError: a component ended meanwhile.
+            TooSlowError: it did not become true in time.
+            ProcessDiedError: a component ended.
         """
         try:
             async with asyncio.timeout(self.size.patience):
                 while not await condition():
                     self.processes.check()
-                    await asyncio.sleep(_LOOK_EVERY)
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError as error:
             raise TooSlowError(f"not so after {self.size.patience:.0f} s: {what}") from error
 
-    # What there is in the cluster
+    # Objects of the cluster
 
     async def install(self) -> None:
         """Apply definitions and access rules with kubectl, as an operator would."""
@@ -195,7 +192,7 @@ class World:
         )
 
     async def fill(self) -> None:
-        """Create workloads and VPAs; returns when all pods run and their usage is known."""
+        """Create workloads and VPAs; return when all pods run and their usage is available."""
 
         async def one(name: str) -> None:
             await self.client.create(
@@ -208,11 +205,11 @@ class World:
         await self.until("the usage of all pods is known", self._usage_known)
 
     def names(self) -> Iterable[str]:
-        """Of the Deployments, and of their VPAs."""
+        """Return the names of the Deployments, which are also those of their VPAs."""
         return (f"web-{index:05}" for index in range(self.size.vpas))
 
     async def pods(self) -> tuple[Pod, ...]:
-        """The pods that are there to stay."""
+        """Return the pods that are not being deleted."""
         listing = await self.client.list(PODS, namespace=NAMESPACE)
         return tuple(pod for pod in listing.items if pod.metadata.deletion_timestamp is None)
 
@@ -241,19 +238,19 @@ class World:
         await run_concurrently(self.names(), one, workers=_CONNECTIONS)
 
     def answered(self, component: str, resource: str, verb: str, sub: str = "") -> Sequence[Entry]:
-        """Calls of a component that the API server carried out, as its audit log has them."""
+        """Return a component's successful calls from the API server's audit log."""
         user = f"system:serviceaccount:kube-system:{ACCOUNTS[component]}"
         calls = self.plane.audit(user=user, resource=resource, verb=verb, subresource=sub)
         return [call for call in calls if call.code < 300]
 
     def calls(self, component: str, first: datetime, last: datetime) -> int:
-        """How often a component was answered between two moments, watches aside."""
+        """Return the number of a component's calls between two times, without watches."""
         user = f"system:serviceaccount:kube-system:{ACCOUNTS[component]}"
         calls = self.plane.audit(user=user)
         return sum(call.verb != "watch" and first <= call.time <= last for call in calls)
 
     def used(self) -> dict[str, ProcessUsage]:
-        """What every process has used so far, this one with kubelets and metrics included."""
+        """Return the usage of every process; this one includes kubelets and metrics."""
         components = {one.name: usage_of(one.process.pid) for one in self.processes.running}
         return {**self.plane.usage(), **self.last, **components}
 
@@ -262,7 +259,7 @@ class World:
 async def running_world(
     size: Size, folder: Path, limits: tuple[str, ...]
 ) -> AsyncIterator[tuple[World, float]]:
-    """Run the control plane; yields it with the seconds from nothing to ready."""
+    """Run the control plane; yield it with the seconds of its start."""
     loop = asyncio.get_running_loop()
     (folder / "logs").mkdir(parents=True)
     began = loop.time()
@@ -277,7 +274,7 @@ async def running_world(
 
 
 def deployment(name: str, replicas: int) -> dict[str, Any]:
-    """A workload whose pods ask for too little."""
+    """Return a Deployment whose pods request too little."""
     labels = {"app": name}
     container = {
         "name": "app",
@@ -295,7 +292,7 @@ def deployment(name: str, replicas: int) -> dict[str, Any]:
 
 
 def autoscaler(name: str) -> dict[str, Any]:
-    """A VPA on the Deployment of the same name, which evicts."""
+    """Return a VPA with mode Recreate for the Deployment of the same name."""
     return {
         "metadata": {"name": name},
         "spec": {
@@ -306,6 +303,6 @@ def autoscaler(name: str) -> dict[str, Any]:
 
 
 def requested_cpu(pod: Pod) -> object:
-    """As the pod's spec has it."""
+    """Return the CPU request of the pod's spec."""
     resources = pod.spec.containers[0].resources
     return ((resources and resources.requests) or {}).get(CPU)

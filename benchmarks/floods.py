@@ -1,11 +1,11 @@
-"""Floods against admission's two ports: what they cost, and whether it still answers.
+"""Benchmark of floods against admission's two ports: memory and latency meanwhile.
 
     make bench-floods
 
-One process of admission beside an API server that only lists. Each flood comes from a process and
-an address of its own. Meanwhile a caller asks for reviews on a kept connection, as API servers do,
-another opens a connection for each review, and a third asks for liveness. Printed are the
-process's memory at rest, at most and afterwards, and latencies.
+Admission runs against an API server that only lists. Each flood comes from a separate process and
+a separate address. Meanwhile one caller sends reviews on a kept connection, as API servers do,
+another opens a connection for each review, and a third probes liveness. Printed are latencies and
+the memory of the process before, during (maximum) and after the flood.
 """
 
 import argparse
@@ -24,8 +24,9 @@ from pathlib import Path
 import uvloop
 
 from admission_process import LEASES, POD, prepare, running
+from benchmarks.load_world import Watched
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from component import Process
 from fake_api import FakeApi
 from webhook_client import Connection
@@ -41,13 +42,13 @@ _REVIEW = json.dumps({"request": pod_request(POD, namespace="shop")}).encode()
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What an attacker knows of the process."""
+    """The ports of the process."""
 
     webhook: int
     ops: int
 
     async def connect(self, *, ops: bool, tls: bool = True) -> asyncio.StreamWriter | None:
-        """Connect as an attacker; None: the connection was not taken, or closed at once."""
+        """Connect from the attacker's address; return None if the server refused or closed it."""
         try:
             async with asyncio.timeout(20):
                 _, writer = await asyncio.open_connection(
@@ -63,7 +64,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The process, and how to reach it."""
+    """The process under test, and its ports and files."""
 
     process: Process
     ports: Ports
@@ -71,10 +72,8 @@ class Site:
 
     @property
     def rss(self) -> float:
-        """Memory in MiB."""
-        text = Path(f"/proc/{self.process.process.pid}/status").read_text("ascii")
-        sizes = (line.split()[1] for line in text.splitlines() if line.startswith("VmRSS:"))
-        return int(next(sizes, "0")) / 1024
+        """Return the resident memory in MiB."""
+        return Watched(self.process.process.pid).rss
 
 
 Flood = Callable[[Ports, contextlib.AsyncExitStack], Awaitable[None]]
@@ -82,7 +81,7 @@ Flood = Callable[[Ports, contextlib.AsyncExitStack], Awaitable[None]]
 
 @dataclass(slots=True)
 class Figures:
-    """What was seen during a flood: seconds of answers, and memory in MiB."""
+    """Latencies in seconds and memory in MiB during a flood."""
 
     kept: list[float] = field(default_factory=list)
     fresh: list[float] = field(default_factory=list)
@@ -107,7 +106,7 @@ async def _many(
     ops: bool,
     tls: bool = True,
 ) -> None:
-    """Open so many connections, send the same on each, and keep them open."""
+    """Open ``count`` connections, send ``data`` on each, and keep them open."""
     places = asyncio.Semaphore(64)
 
     async def one() -> None:
@@ -125,28 +124,28 @@ async def _many(
 
 
 async def idle_connections(ports: Ports, stack: contextlib.AsyncExitStack) -> None:
-    """10,000 connections to each port that say nothing; a tenth of them after a handshake."""
+    """Open 10,000 silent connections to each port, a tenth of them after a TLS handshake."""
     await _many(ports, stack, 9000, [], ops=False, tls=False)
     await _many(ports, stack, 1000, [], ops=False)
     await _many(ports, stack, 10_000, [], ops=True)
 
 
 async def endless_headers(ports: Ports, stack: contextlib.AsyncExitStack) -> None:
-    """500 connections to each port that send up to 4 MiB of headers."""
+    """Open 500 connections to each port that send up to 4 MiB of headers."""
     lines = b"".join(b"X-%d: %b\r\n" % (number, b"y" * 4000) for number in range(64))
     for ops in (True, False):
         await _many(ports, stack, 500, [_HEAD, *[lines] * 16], ops=ops)
 
 
 async def slow_bodies(ports: Ports, stack: contextlib.AsyncExitStack) -> None:
-    """1,000 connections to each port with 2 of 4 MiB of a body."""
+    """Open 1,000 connections to each port with 2 of 4 MiB of a body."""
     head = _HEAD + b"Content-Length: %d\r\n\r\n" % (4 * _MIB)
     for ops in (True, False):
         await _many(ports, stack, 1000, [head, b" " * (2 * _MIB)], ops=ops)
 
 
 async def scrapes(ports: Ports, stack: contextlib.AsyncExitStack) -> None:
-    """200 scrapes at a time, five times, each for other names."""
+    """Send 200 concurrent scrapes, five times, each for different names."""
     for times in range(5):
         head = b"GET /metrics?name[]=vpa_%d HTTP/1.1\r\nHost: vpa\r\n\r\n" % times
         await _many(ports, stack, 200, [head], ops=True)
@@ -199,7 +198,7 @@ async def _watch_memory(site: Site, figures: Figures) -> None:
 
 
 async def measure(site: Site, flood: str = "") -> Figures:
-    """Let a flood come, with callers beside it until it is over; without one for two seconds."""
+    """Measure during a flood, with callers beside it; without a flood, measure for two seconds."""
     figures = Figures()
     beside = (_review_kept, _review_fresh, _be_alive, _watch_memory)
     async with asyncio.TaskGroup() as group:
@@ -218,7 +217,7 @@ async def measure(site: Site, flood: str = "") -> Figures:
 
 
 async def attack(flood: Flood, ports: Ports) -> None:
-    """Be the flood, and stay for two seconds."""
+    """Run the flood, and keep it up for two seconds."""
     async with contextlib.AsyncExitStack() as stack:
         await flood(ports, stack)
         await asyncio.sleep(2)
@@ -226,13 +225,13 @@ async def attack(flood: Flood, ports: Ports) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Site]:
-    """Admission, ready."""
+    """Run admission; yield when it is ready."""
     bundle = new_bundle()
     await Directory(folder).save(bundle)
     async with FakeApi() as api:
         prepare(api)
         async with running(api, folder) as (process, port):
-            await api.asked(f"POST {LEASES}")  # it is ready
+            await api.asked(f"POST {LEASES}")  # then it is ready
             ports = Ports(port, process.ops)
             yield Site(process=process, ports=ports, authority=bundle.authority.certificate)
 
@@ -250,7 +249,7 @@ def _row(name: str, before: float, figures: Figures, after: float) -> str:
 
 
 async def run(names: Sequence[str]) -> None:
-    """Measure the floods, each against a process of its own."""
+    """Measure each flood against a new process."""
     print("memory in MiB, latencies in ms")
     print(f"{'flood':<18}{'rest':>6}{'most':>6}{'after':>6}{'ratio':>7}", end="")
     print(f"{'review':>8}{'p99':>6}{'new p99':>8}{'alive':>8}{'failed':>8}")
@@ -264,7 +263,7 @@ async def run(names: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Entry point."""
+    """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(description="Flood admission's ports.")
     parser.add_argument("flood", nargs="*", choices=[*FLOODS, []], help=", ".join(FLOODS))
     for option in ("--webhook", "--ops"):

@@ -1,9 +1,9 @@
-"""100,000 reviews that are nearly right, or not at all: ``make fuzz-admission``.
+"""A fuzzer that sends 100,000 broken and nearly right reviews: ``make fuzz-admission``.
 
-The webhook is a process of its own, over TLS, beside an API server with VPAs that match most of
-the pods. hypothesis draws the reviews over the wire types; each is then sent as it is and with its
-bytes broken in many ways. Every answer is judged as in the tests. A finding is printed and kept in
-a file, and the exit code is 1; the same seed draws the same reviews.
+The webhook is a separate process, called over TLS, with an API server whose VPAs match most of
+the pods. hypothesis draws reviews from the wire types. Each is sent unchanged and with its bytes
+broken in many ways, and every answer is judged as in the tests. A finding is printed and written
+to a file, and the exit code is 1. The same seed draws the same reviews.
 """
 
 import argparse
@@ -24,33 +24,33 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from benchmarks.admission import rss_of, webhook
+from benchmarks.admission import webhook
 from benchmarks.admission_world import Size, review
 from review_answers import complaint
 from review_strategies import POD, VPA, Posted, broken, reviews
 from webhook_client import Connection
 
 SIZE = Size(vpas=5, replica_sets=60)
-DRAWN = 200  # reviews of a batch; hypothesis forgets between batches
-VARIANTS = 20  # bodies of one review
+DRAWN = 200  # reviews of a batch; hypothesis frees its memory between batches
+VARIANTS = 20  # bodies per review
 CONNECTIONS = 4
-LONGEST = 5.0  # seconds that an answer may take
-WARM = 0.2  # share of the inputs before memory has to be steady
-MOST_GROWTH = 10.0  # MiB from then on
-RAW = 64  # bytes at most
+LONGEST = 5.0  # seconds; timeout of an answer
+WARM = 0.2  # share of the inputs after which memory has to be steady
+MOST_GROWTH = 10.0  # MiB after that
+RAW = 64  # maximum length of a random body in bytes
 
 _GATES = "--feature-gates=InPlace=true,PerVPAConfig=true,CPUStartupBoost=true"
 
 
 @dataclass(slots=True)
 class Run:
-    """What has been seen so far."""
+    """The results so far."""
 
     sent: int = 0
     slowest: float = 0.0  # seconds
     kinds: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)  # MiB, from warm on
+    memory: list[float] = field(default_factory=list)  # MiB, after the warm-up
 
     @property
     def growth(self) -> float:
@@ -58,7 +58,7 @@ class Run:
 
 
 def drawn(number: int, subject: tuple[str, str]) -> list[Any]:
-    """A batch of reviews; the number decides which."""
+    """Return a batch of reviews; ``number`` is the seed."""
     found: list[Any] = []
 
     @seed(number)
@@ -78,7 +78,7 @@ def drawn(number: int, subject: tuple[str, str]) -> list[Any]:
 
 
 def bodies(asked: Any, rng: Random) -> list[Posted]:
-    """A review as it is, broken in many ways, and bytes that were never one."""
+    """Return the review, broken variants of it, and random bytes."""
     whole = json.dumps(_placed(asked, rng), separators=(",", ":")).encode()
     raw = [Posted(rng.randbytes(rng.randrange(RAW)), intact=False)]
     others = [Posted(broken(whole, rng), intact=False) for _ in range(VARIANTS - 2)]
@@ -86,7 +86,7 @@ def bodies(asked: Any, rng: Random) -> list[Posted]:
 
 
 def _placed(asked: Any, rng: Random) -> Any:
-    """Most pods get the owner of a pod that a VPA is for, or nothing would be patched."""
+    """Give most pods the owner of a pod with a VPA, so that they are patched."""
     model = msgspec.json.decode(review(0, SIZE))["request"]
     request = asked.get("request")
     pod = request.get("object") if isinstance(request, dict) else None
@@ -113,7 +113,7 @@ async def post_all(
                 try:
                     async with asyncio.timeout(LONGEST):
                         status, answer = await connection.send(each.body)
-                # EOF, a reset, or a status line that is none: there was no answer.
+                # EOF, a reset, or an invalid status line: there was no answer.
                 except (TimeoutError, OSError, EOFError, IndexError) as error:
                     _found(run, folder, each, f"no answer: {error!r}")
                     connection = await stack.enter_async_context(_connected(port, context))
@@ -154,7 +154,7 @@ def _found(run: Run, folder: Path, posted: Posted, wrong: str) -> None:
 
 
 async def fuzz(count: int, first_seed: int, folder: Path, findings: Path) -> Run:
-    """Start the webhook, and send so many bodies."""
+    """Start the webhook, and send ``count`` bodies."""
     run = Run()
     with webhook(SIZE, folder / "webhook", [_GATES]) as target:
         context = ssl.create_default_context(cafile=target.ca)
@@ -163,7 +163,7 @@ async def fuzz(count: int, first_seed: int, folder: Path, findings: Path) -> Run
             asked = drawn(number, VPA if number % 3 == 0 else POD)
             waiting = [body for each in asked for body in bodies(each, rng)][: count - run.sent]
             await post_all(target.port, context, waiting, run, findings)
-            memory = rss_of(target.pid)
+            memory = target.rss
             if run.sent >= WARM * count:
                 run.memory.append(memory)
             print(
@@ -182,7 +182,7 @@ async def fuzz(count: int, first_seed: int, folder: Path, findings: Path) -> Run
 
 
 def main() -> int:
-    """Read the options, fuzz, and tell; 1 if anything was found."""
+    """Run the program; return 1 if there is a finding."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100_000, help="bodies to send")
     parser.add_argument("--seed", type=int, default=1, help="where the draws begin")

@@ -1,4 +1,4 @@
-"""What operations on rows of histograms cost: ``python -P benchmarks/histograms.py [ROWS]``."""
+"""Benchmark of operations on histograms: ``python -P benchmarks/histograms.py [ROWS]``."""
 
 import resource
 import sys
@@ -33,7 +33,7 @@ def measure(name: str, work: Callable[[], object], *, repeat: int = REPEAT) -> N
 
 
 def filled(count: int) -> Histograms:
-    """Rows with some fifteen filled buckets each, as busy containers have them."""
+    """Return rows with about fifteen filled buckets each, as of busy containers."""
     rng = np.random.default_rng(1)
     table = Histograms(buckets.CPU, timedelta(days=1), capacity=count)
     rows = table.new_rows(count)
@@ -45,7 +45,7 @@ def filled(count: int) -> Histograms:
 
 
 def bench_rows(count: int) -> None:
-    """Operations on all rows at once."""
+    """Measure operations on all rows at once."""
     table = filled(count)
     rows = np.arange(count)
     rng = np.random.default_rng(2)
@@ -67,7 +67,7 @@ def bench_rows(count: int) -> None:
 
 
 def bench_cycle(pods: int) -> None:
-    """A cycle's samples through windows and aggregates, two containers a pod."""
+    """Measure a cycle's samples through windows and aggregates, with two containers per pod."""
     usage = Usage(half_lives=HalfLives())
     started = time.perf_counter()
     for number in range(pods):

@@ -1,10 +1,10 @@
-"""What it takes to fetch history from Prometheus: ``make bench-history``.
+"""Benchmark of loading history from Prometheus: ``make bench-history``.
 
-The recommender is a process of its own, and so are the load mode of the sandbox and a Prometheus
-that makes its answers up (``prometheus.py``). Each VPA has ten pods of two containers, and each of
-these had a predecessor: eight days, a point an hour. The recommender has no checkpoints, and lives
-its usual cycles meanwhile. Namespaces are fifty, or as many as VPAs: ``--vpas=1 --pods=20000`` is
-one namespace that holds everything.
+The recommender, the load mode of the sandbox and a Prometheus that generates its answers
+(``prometheus.py``) are separate processes. Each VPA has ten pods of two containers, and each pod
+had a predecessor. The history has eight days with a point per hour. The recommender has no
+checkpoints, and runs its usual cycles meanwhile. There are fifty namespaces, or one per VPA if
+there are fewer VPAs: ``--vpas=1 --pods=20000`` is one namespace with all pods.
 """
 
 import argparse
@@ -41,12 +41,12 @@ _TOLD = re.compile(rf'^{_STATE}{{state="(\w+)"}} (\d+)', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Stub(Watched):
-    """The Prometheus."""
+    """The Prometheus process."""
 
     url: str
 
     def report(self) -> dict[str, int]:
-        """What it answered."""
+        """Return the statistics of its answers."""
         with urllib.request.urlopen(self.url + REPORT, timeout=60) as answer:
             found: dict[str, int] = json.load(answer)
             return found
@@ -61,7 +61,7 @@ class Stub(Watched):
 
 @contextmanager
 def prometheus(vpas: int, pods: int, folder: Path) -> Iterator[Stub]:
-    """A Prometheus that knows so many VPAs, each with so many pods, until the block ends."""
+    """Run a Prometheus for ``vpas`` VPAs with ``pods`` pods each, until the block ends."""
     port = free_port()
     flags = (f"--port={port}", f"--vpas={vpas}", f"--pods-per-vpa={pods}")
     with process("benchmarks.prometheus", *flags, log=folder / "prometheus.log") as pid:
@@ -71,16 +71,16 @@ def prometheus(vpas: int, pods: int, folder: Path) -> Iterator[Stub]:
 
 
 def namespaces(recommender: Component) -> dict[str, int]:
-    """Whose history is loaded, and whose is pending."""
+    """Return the number of namespaces with loaded and with pending history."""
     url = f"http://127.0.0.1:{recommender.ops_port}/metrics?name[]={_STATE}"
     with urllib.request.urlopen(url, timeout=60) as answer:
         return {state: int(count) for state, count in _TOLD.findall(answer.read().decode())}
 
 
 def measure(vpas: int, pods: int, flags: tuple[str, ...], folder: Path) -> dict[str, float]:
-    """Start it, and wait until all history is in the model."""
+    """Start the recommender, and wait until all history is in the model."""
     folder.mkdir(parents=True)
-    serving = (f"--vpas={vpas}", f"--pods-per-vpa={pods}", "--react=false")
+    serving = (f"--vpas={vpas}", f"--pods-per-vpa={pods}")
     with prometheus(vpas, pods, folder) as stub, load_mode(folder, *serving) as load:
         asking = ("--storage=prometheus", f"--prometheus-address={stub.url}")
         began = time.monotonic()
@@ -135,14 +135,14 @@ _LINES = (
 
 
 def show(sizes: Mapping[int, Mapping[str, float]]) -> None:
-    """A line for each figure, a column for each size."""
+    """Print a table with a line per figure and a column per size."""
     print(f"{'':6}{'VPAs':56}" + "".join(f"{vpas:>12}" for vpas in sizes))
     for name, unit, text in _LINES:
         print(f"{unit:6}{text:56}" + "".join(f"{each[name]:12.2f}" for each in sizes.values()))
 
 
 def main() -> int:
-    """Measure and print; the exit code tells whether it came to an end."""
+    """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description="Benchmark history from Prometheus.")
     parser.add_argument("--vpas", type=int, nargs="*", default=list(SIZES), help="the sizes")
     parser.add_argument("--pods", type=int, default=10, help="of a VPA")

@@ -1,6 +1,6 @@
-"""A load generator for HTTPS: a number of kept connections that send prepared POSTs.
+"""A load generator for HTTPS that sends prepared POST requests on kept connections.
 
-It parses no more of an answer than where it ends, so that it takes little CPU beside the server.
+It parses only the end of a response, so that it takes little CPU from the server.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from typing import cast
 import uvloop
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-_GIVE_UP_SECONDS = 10.0  # for answers that are still missing at the end
+_GIVE_UP_SECONDS = 10.0  # timeout of the last answers
 
 
 @dataclass(slots=True)
 class Result:
-    """What came back."""
+    """The results of a run."""
 
     seconds: float = 0.0
     cpu: float = 0.0  # seconds, of this process
@@ -54,7 +54,7 @@ class _Connection(asyncio.Protocol):
         self._end(good=False)
 
     def ask(self, request: bytes) -> "asyncio.Future[bool]":
-        """Send a request; the result is whether the status is 200."""
+        """Send a request; the result is True if the status is 200."""
         self._answer = asyncio.get_running_loop().create_future()
         assert self._transport is not None
         self._transport.write(request)
@@ -73,10 +73,10 @@ class _Connection(asyncio.Protocol):
 def send(
     port: int, bodies: Sequence[bytes], *, connections: int, seconds: float, rate: float = 0.0
 ) -> Result:
-    """Send requests for so long; with a ``rate`` so many a second, else as fast as they go.
+    """Send requests for ``seconds``, at ``rate`` per second or as fast as possible.
 
-    Which body is next is drawn at random. At a fixed rate a latency begins when the request is
-    due. Opening the connections isn't measured.
+    The bodies are drawn at random. At a fixed rate a latency starts when the request is due.
+    Opening the connections isn't measured.
     """
     return uvloop.run(_send(port, bodies, connections, seconds, rate))
 
@@ -86,7 +86,7 @@ async def _send(
 ) -> Result:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # loopback, and a certificate of a moment ago
+    context.verify_mode = ssl.CERT_NONE  # on loopback, with a new self-signed certificate
     requests = [_request(port, body) for body in bodies]
     drawn = random.Random(1)
     loop = asyncio.get_running_loop()

@@ -1,7 +1,6 @@
-"""The load mode of the sandbox and one of our components, each a process of its own, measured.
+"""The load mode of the sandbox and one component as separate, measured processes.
 
-CPU and memory are what the kernel says of a process; what it asked for is what the load mode
-counted.
+The kernel reports CPU and memory of a process; the load mode counts its calls.
 """
 
 import contextlib
@@ -30,25 +29,25 @@ from typing import Any
 from demo.processes import free_port
 from sandbox.load.server import REPORT
 
-PATIENCE = 600.0  # seconds for anything to happen
-QPS = 100_000  # of the client's own limits: out of the way
+TIMEOUT = 600.0  # seconds; timeout of every wait
+QPS = 100_000  # raises the client's own limits so that they have no effect
 
 Environ = Mapping[str, str]
 NO_CHANGE: Environ = {}
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_QUIET = 0.05  # CPU seconds within the next: nothing but watches and health
-_QUIET_SECONDS = 3.0  # a busy machine gives nobody less than this leaves room for
-_PING_SECONDS = 0.05  # often enough for blocks that matter, too rarely to cost anything
+_QUIET = 0.05  # CPU seconds within _QUIET_SECONDS: only watches and health checks
+_QUIET_SECONDS = 3.0
+_PING_SECONDS = 0.05
 _CYCLING = ("recommender", "updater")
 
 
 class TooSlowError(Exception):
-    """It took longer than anybody waits; the text says what."""
+    """A wait timed out."""
 
 
 def machine(**libraries: str) -> str:
-    """What was measured on; ``libraries`` are further packages, by the names to show."""
+    """Return a description of the machine; ``libraries`` are further packages by displayed name."""
     load = "/".join(f"{each:.1f}" for each in os.getloadavg())
     shown = {"uvloop": "uvloop", **libraries}
     versions = [f"Python {platform.python_version()}"]
@@ -57,7 +56,7 @@ def machine(**libraries: str) -> str:
 
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of every figure; of complaints the most."""
+    """Return the median of every figure, and the maximum of complaints."""
     return {
         name: (max if name == "complaints" else statistics.median)(each[name] for each in rounds)
         for name in rounds[0]
@@ -72,18 +71,18 @@ class Watched:
 
     @property
     def cpu(self) -> float:
-        """Seconds that it has used."""
+        """Return its CPU time in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICK
 
     @property
     def rss(self) -> float:
-        """Resident memory, MiB."""
+        """Return its resident memory in MiB."""
         return self._status("VmRSS")
 
     @property
     def peak_rss(self) -> float:
-        """The most that it ever was, MiB."""
+        """Return its peak resident memory in MiB."""
         return self._status("VmHWM")
 
     def _status(self, name: str) -> float:
@@ -92,8 +91,8 @@ class Watched:
         return int(found[1]) / 1024 if found else 0.0
 
     def wait_quiet(self) -> None:
-        """Until it has used next to no CPU for a few seconds."""
-        until = time.monotonic() + PATIENCE
+        """Wait until it uses almost no CPU for a few seconds."""
+        until = time.monotonic() + TIMEOUT
         before = self.cpu
         while time.monotonic() < until:
             time.sleep(_QUIET_SECONDS)
@@ -104,7 +103,7 @@ class Watched:
         raise TooSlowError("it never came to rest: a pass takes longer than the interval")
 
     def wait_busy(self) -> None:
-        """Until it uses CPU again."""
+        """Wait until it uses CPU again."""
         before = self.cpu
         await_that(lambda: self.cpu - before >= _QUIET * 2, "it to work", every=0.5)
 
@@ -117,7 +116,7 @@ class Load(Watched):
     kubeconfig: Path
 
     def report(self) -> dict[str, Any]:
-        """What it was asked for since the last reset."""
+        """Return the counts of requests since the last reset."""
         found: dict[str, Any] = self._ask("GET")
         return found
 
@@ -125,13 +124,13 @@ class Load(Watched):
         self._ask("DELETE")
 
     def evict(self, namespace: str, name: str) -> None:
-        """Let a pod be replaced, as the eviction API would."""
+        """Replace a pod, as the eviction API does."""
         self._ask("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", b"{}")
 
     def _ask(self, method: str, path: str = REPORT, body: bytes | None = None) -> Any:
         context = ssl.create_default_context()
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # its certificate was made a moment ago, on loopback
+        context.verify_mode = ssl.CERT_NONE  # on loopback, with a new self-signed certificate
         asked = urllib.request.Request(self.url + path, method=method, data=body)
         with urllib.request.urlopen(asked, timeout=60, context=context) as answer:
             return json.load(answer)
@@ -139,7 +138,7 @@ class Load(Watched):
 
 @dataclass(frozen=True, slots=True)
 class Component(Watched):
-    """The process under test."""
+    """The component under test."""
 
     ops_port: int
     log: Path
@@ -152,7 +151,7 @@ class Component(Watched):
             return False
 
     def passes(self) -> int:
-        """How many cycles have ended; the whole page of metrics would take half a second of CPU."""
+        """Return the number of finished cycles. All metrics would take 0.5 s of CPU."""
         named = [f"vpa_{name}_execution_latency_seconds_count" for name in _CYCLING]
         query = urllib.parse.urlencode({"name[]": named}, doseq=True)
         url = f"http://127.0.0.1:{self.ops_port}/metrics?{query}"
@@ -163,13 +162,13 @@ class Component(Watched):
 
     @property
     def complaints(self) -> list[str]:
-        """Warnings and errors of its log, in klog's form."""
+        """Return the warnings and errors of its log, in klog's format."""
         return [line for line in self.log.read_text().splitlines() if line[:1] in ("W", "E", "T")]
 
 
 @dataclass
 class Pings:
-    """Asks ``/health-check`` all the time; an answer that is late tells of a blocked loop."""
+    """Probes ``/health-check`` continuously; a late answer means a blocked event loop."""
 
     port: int
     longest: float = 0.0  # seconds
@@ -186,19 +185,19 @@ class Pings:
             except OSError:
                 connection.close()
                 if not was_there:
-                    continue  # the process has only begun
+                    continue  # the process is still starting
             was_there = True
             self.longest = max(self.longest, time.perf_counter() - began)
         connection.close()
 
     def running(self) -> AbstractContextManager[None]:
-        """Ask until the block ends."""
+        """Probe until the block ends."""
         return meanwhile(self._run, self._stop)
 
 
 @contextmanager
 def meanwhile(run: Callable[[], None], stop: threading.Event) -> Iterator[None]:
-    """Let ``run`` work in a thread until the block ends, which sets ``stop``."""
+    """Run ``run`` in a thread until the block ends, which sets ``stop``."""
     thread = threading.Thread(target=run)
     thread.start()
     try:
@@ -210,7 +209,7 @@ def meanwhile(run: Callable[[], None], stop: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
-    """A load mode with these flags, until the block ends."""
+    """Run a load mode with these flags until the block ends."""
     kubeconfig = folder / "kubeconfig"
     command = ("sandbox.load", f"--kubeconfig={kubeconfig}", *flags)
     with process(*command, log=folder / "load.log") as pid:
@@ -226,7 +225,7 @@ def load_mode(folder: Path, *flags: str) -> Iterator[Load]:
 def component(
     name: str, load: Load, folder: Path, *flags: str, environ: Environ = NO_CHANGE
 ) -> Iterator[Component]:
-    """A component against the load mode, once its caches have synced."""
+    """Run a component against the load mode; yield when its caches have synced."""
     with started(name, load, folder, *flags, environ=environ) as found:
         await_that(found.is_ready, f"the {name} to be ready", every=0.2)
         yield found
@@ -236,7 +235,7 @@ def component(
 def started(
     name: str, load: Load, folder: Path, *flags: str, environ: Environ = NO_CHANGE
 ) -> Iterator[Component]:
-    """The same from the moment that the process begins."""
+    """Run a component against the load mode; yield when its process has started."""
     port = free_port()
     log = folder / f"{name}.log"
     command = (
@@ -252,8 +251,12 @@ def started(
 
 
 def await_that(condition: Callable[[], bool], what: str, *, every: float = 0.05) -> None:
-    """Wait for something, and raise TooSlowError if it doesn't come."""
-    until = time.monotonic() + PATIENCE
+    """Wait for a condition.
+
+    Raises:
+        TooSlowError: it did not become true in time.
+    """
+    until = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > until:
             raise TooSlowError(f"waited for {what}; the logs are in the folder of --folder")
@@ -266,11 +269,11 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 @contextmanager
 def process(*command: str, log: Path, environ: Environ = NO_CHANGE) -> Iterator[int]:
-    """A Python module as a process, ended with the block, and when we are told to end; its pid.
+    """Run a Python module as a process until the block ends or SIGTERM arrives; yield its PID.
 
-    Its environment is ours with the changes of ``environ``.
+    Its environment is that of this process with the changes of ``environ``.
     """
-    signal.signal(signal.SIGTERM, _leave)  # by itself it would end us without any block's end
+    signal.signal(signal.SIGTERM, _leave)  # by default, SIGTERM skips the end of the blocks
     with log.open("wb") as output:
         started = subprocess.Popen(
             [sys.executable, "-P", "-m", *command],

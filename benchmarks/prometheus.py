@@ -1,10 +1,10 @@
-"""A Prometheus for benchmarks: days of the load mode's pods, in answers made as they are asked.
+"""A Prometheus for benchmarks that generates the history of the load mode's pods on request.
 
     python -P -m benchmarks.prometheus --port=9090 --vpas=1000 --pods-per-vpa=10
 
-Its series carry the labels that cAdvisor gives them, half a kilobyte of each, and answers are
-compressed, as a real server's. A place in a Deployment was held by several pods one after the
-other. ``GET /report`` tells what was answered.
+The series have the labels of cAdvisor, half a kilobyte each, and answers are compressed, as a real
+server does. Several pods followed each other in each slot of a Deployment. ``GET /report`` returns
+statistics of the answers.
 """
 
 import argparse
@@ -21,31 +21,31 @@ from sandbox.load.layout import CONTAINERS, PODS_ON_A_NODE, Layout, uid
 REPORT = "/report"
 _NAMESPACE = re.compile(r'amespace="([^"]*)"')
 _DAYS = 8  # of history
-_HOLDERS = 2  # of each place, one after the other
-_VARIANTS = 64  # of usage; a container has one of them
-_POD = 1  # among the kinds of UIDs
+_GENERATIONS = 2  # pods of each slot, one after the other
+_VARIANTS = 64  # different curves of usage; a container has one of them
+_POD = 1  # kind of the UID
 
 
 @dataclass(slots=True)
 class Answered:
-    """What was answered so far."""
+    """Statistics of the answers."""
 
     answers: int = 0
     series: int = 0
     points: int = 0
     bytes: int = 0  # before compression
-    largest: int = 0  # bytes of an answer
+    largest: int = 0  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """What the pods of a layout used, and those that held their places before."""
+    """The usage of a layout's pods and of their predecessors."""
 
     layout: Layout
     now: float  # Unix seconds
 
     def series(self, query: str, times: Sequence[float]) -> Iterator[tuple[bytes, int]]:
-        """The series that answer a query, each with the number of its points."""
+        """Yield the series that answer a query, each with the number of its points."""
         found = _NAMESPACE.findall(query)
         vpas = self.layout.vpas_in(found[-1] if found else "")
         per_vpa = self.layout.pods_per_vpa
@@ -66,10 +66,10 @@ class Archive:
                     yield _series(labels, known[(slot + number) % _VARIANTS]), len(part)
 
     def _lives(self, times: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
-        """The points in the lives of all who held a place; who holds it now has the number 0."""
-        span = _DAYS * 86_400 / _HOLDERS
-        for age in range(_HOLDERS):
-            part = [at for at in times if min(int((self.now - at) / span), _HOLDERS - 1) == age]
+        """Yield the points in each generation's lifetime; the present generation is 0."""
+        span = _DAYS * 86_400 / _GENERATIONS
+        for age in range(_GENERATIONS):
+            part = [at for at in times if min(int((self.now - at) / span), _GENERATIONS - 1) == age]
             if part:
                 yield age, part
 
@@ -109,7 +109,7 @@ class Archive:
 
 
 def _usage(query: str, variant: int, times: Sequence[float]) -> list[str]:
-    """Cores or bytes: a level of the variant's own, and hours that are busier than others."""
+    """Return cores or bytes: a level that depends on the variant, higher in some hours."""
     if query.startswith("rate("):
         return [f"{0.02 + 0.005 * variant + 0.001 * (at // 3600 % 17):.9f}" for at in times]
     return [str(2**26 + 2**20 * variant + 2**18 * int(at // 3600 % 13)) for at in times]
@@ -126,7 +126,7 @@ def _series(labels: Mapping[str, str], values: bytes) -> bytes:
 
 
 def application(archive: Archive) -> web.Application:
-    """What answers range queries, and reports."""
+    """Return the application that answers range queries and reports."""
     answered = Answered()
 
     async def query(request: web.Request) -> web.Response:
@@ -146,8 +146,8 @@ def application(archive: Archive) -> web.Application:
         return answer
 
     async def report(_request: web.Request) -> web.Response:
-        told = {name: getattr(answered, name) for name in Answered.__slots__}
-        return web.json_response(told)
+        counts = {name: getattr(answered, name) for name in Answered.__slots__}
+        return web.json_response(counts)
 
     made = web.Application()
     made.add_routes([web.post("/api/v1/query_range", query), web.get(REPORT, report)])
@@ -155,7 +155,7 @@ def application(archive: Archive) -> web.Application:
 
 
 def main() -> None:
-    """Serve until somebody ends the process."""
+    """Serve until the process is terminated."""
     parser = argparse.ArgumentParser(description="A Prometheus for benchmarks.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--vpas", type=int, required=True, help="as the load mode's")

@@ -1,6 +1,6 @@
-"""How long 200,000 quantities take to read: ``python -P benchmarks/quantity.py``.
+"""Benchmark of parsing 200,000 quantities: ``python -P benchmarks/quantity.py``.
 
-That is what a large cluster's metrics bring each minute.
+The metrics of a large cluster contain as many each minute.
 """
 
 import time

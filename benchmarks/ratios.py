@@ -1,9 +1,9 @@
-"""What this checkout takes beside another one: ``make bench-ratios BENCH='--base=/path/to/other'``.
+"""Comparison of this checkout with another: ``make bench-ratios BENCH='--base=/path/to/other'``.
 
-Both are measured in turns, and medians of the rounds are compared, because the machine is rarely
-ours alone: CPU for a review, for an eviction and a resize of the updater as a whole and of the
-client alone, CPU of a cycle of the recommender at its default limits and its most memory, and CPU
-from start to ready and memory of a component that runs in a pod and idles.
+Both are measured alternately, and medians of the rounds are compared, because other programs use
+the machine, too. The figures: CPU of a review; CPU of an eviction and a resize, of the whole
+updater and of the client alone; CPU of a recommender cycle with default limits, and its peak
+memory; CPU from start to ready, and memory, of an idle component in a pod.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from demo.processes import free_port
 
 OURS = Path(__file__).resolve().parent.parent
 
-# Figure -> most that it may be of the other checkout's.
+# Maximum ratio to the other checkout, by figure.
 BARS = {
     "CPU for a review, us": 1.5,
     "CPU of the updater for an eviction, ms": 1.6,
@@ -45,7 +45,7 @@ BARS = {
     **{f"CPU of a cycle with {vpas} VPAs, s": 1.3 for vpas in recommender.SIZES},
     **{f"memory of {vpas} VPAs, MiB": 1.05 for vpas in recommender.SIZES},
 }
-# Figure -> most that it may be.
+# Maximum, by figure.
 LIMITS = {
     "recommender: memory when idle, MiB": 105.0,
     "updater: memory when idle, MiB": 90.0,
@@ -53,7 +53,7 @@ LIMITS = {
     **{f"{name}: CPU until ready, s": 1.5 for name in ("recommender", "updater", "admission")},
 }
 
-# A program that finds its service account in another folder; a library did that once.
+# Runs a component with its service account in a given folder, in old and new checkouts.
 _IN_POD = """
 import runpy, sys
 from pathlib import Path
@@ -71,7 +71,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def reviews(checkout: Path, folder: Path, *, seconds: float) -> dict[str, float]:
-    """CPU of the webhook for a review, from 64 connections."""
+    """Return the CPU of the webhook per review, with 64 connections."""
     size = Size(vpas=1, replica_sets=1)
     bodies = admission.bodies_of(size)
     with admission.webhook(size, folder, (), environ={"PYTHONPATH": str(checkout)}) as target:
@@ -81,7 +81,7 @@ def reviews(checkout: Path, folder: Path, *, seconds: float) -> dict[str, float]
 
 
 def actions(checkout: Path, folder: Path, *, pods: int) -> dict[str, float]:
-    """CPU of the updater for an eviction and a resize, Events included."""
+    """Return the CPU of the updater per eviction and per resize, including Events."""
     size = updater.Size(pods=pods, vpas=pods // 10, tls=True)
     found = {}
     for kind, name in ((updater.EVICTIONS, "an eviction"), (updater.RESIZES, "a resize")):
@@ -99,7 +99,7 @@ def actions(checkout: Path, folder: Path, *, pods: int) -> dict[str, float]:
 
 
 def calls(checkout: Path, folder: Path, *, number: int) -> dict[str, float]:
-    """CPU of the client for the same two calls alone."""
+    """Return the CPU of the client alone for the same two calls."""
     folder.mkdir()
     vpas = f"--vpas={number // 2}"
     with load_mode(folder, vpas, "--pods-per-vpa=10", "--group-size=2", "--tls=true") as load:
@@ -123,7 +123,7 @@ def calls(checkout: Path, folder: Path, *, number: int) -> dict[str, float]:
 def cycles(
     checkout: Path, folder: Path, *, sizes: Sequence[int], number: int, interval: float
 ) -> dict[str, float]:
-    """CPU of the recommender for a steady cycle, and the most memory that it takes."""
+    """Return the CPU of a steady cycle of the recommender, and its peak memory."""
     asked = recommender.Asked(cycles=number, rollouts=0, interval=interval, tls=True, flags=())
     found = {}
     for vpas in sizes:
@@ -141,7 +141,7 @@ def cycles(
 
 
 def idle(checkout: Path, folder: Path) -> dict[str, float]:
-    """CPU until ready, and memory of each component beside one VPA with one pod."""
+    """Return the CPU until ready and the memory of each component, with one VPA and one pod."""
     folder.mkdir()
     found = {}
     for name in ("recommender", "updater", "admission"):
@@ -160,7 +160,7 @@ def idle(checkout: Path, folder: Path) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _in_pod(name: str, load: Load, folder: Path, checkout: Path) -> Iterator[Component]:
-    """A component that finds the API server by its service account."""
+    """Run a component that finds the API server through its service account."""
     content = yaml.safe_load(load.kubeconfig.read_text())
     cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
     (folder / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
@@ -198,7 +198,7 @@ def _certificates(folder: Path) -> list[str]:
 
 
 def show(base: Mapping[str, float], ours: Mapping[str, float]) -> bool:
-    """Print a line for each figure; whether each is within its bar."""
+    """Print a line per figure; return whether each is within its bar."""
     print(f"{'':48}{'base':>10}{'here':>10}{'ratio':>8}{'bar':>12}")
     good = True
     for name, value in ours.items():
@@ -213,7 +213,7 @@ def show(base: Mapping[str, float], ours: Mapping[str, float]) -> bool:
 
 
 def main() -> int:
-    """Measure and print; the exit code tells whether everything is within its bar."""
+    """Measure, print, and return 0 if every figure is within its bar."""
     parser = argparse.ArgumentParser(description="Compare this checkout with another one.")
     parser.add_argument("--base", type=Path, required=True, help="the other checkout")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,13 +1,13 @@
-"""How fast and how large the recommender is: ``make bench-recommender``.
+"""Benchmark of the recommender's cycles and memory: ``make bench-recommender``.
 
-The recommender is a process of its own, and so is the load mode of the sandbox, which answers from
-prepared bytes (sandbox/README.md): ten pods for each VPA and two containers in each, every one with
-a checkpoint of eight days; usage is another one in every cycle, and for two percent of the VPAs it
-has grown enough for another target. Whatever the recommender writes is part of the figures: at the
-client's limits by default, and with these limits out of the way.
+The recommender and the load mode of the sandbox, which answers with prepared bytes
+(sandbox/README.md), are separate processes. Each VPA has ten pods of two containers, with
+checkpoints of eight days. Usage differs in every cycle. For two percent of the VPAs it has grown
+enough for another target. The figures include all writes of the recommender, once with the
+client's default limits, and once without them.
 
-Means of the cycles are printed, and of several rounds the medians, because the machine is rarely
-ours alone. Standard error tells how far it is.
+Printed are means of the cycles and medians of the rounds, because other programs use the machine,
+too. Progress goes to standard error.
 """
 
 import argparse
@@ -40,13 +40,13 @@ from benchmarks.load_world import (
 from sandbox.load.layout import CONTAINERS, Layout
 
 SIZES = (1000, 5000, 15_000)  # VPAs
-PODS = 10  # of a VPA
+PODS = 10  # per VPA
 _STATUSES = "verticalpodautoscalers/status"
 _CHECKPOINTS = "verticalpodautoscalercheckpoints"
 _USAGE = "podmetrics"
 _POLL_SECONDS = 0.5
-_SETTLING = 12  # cycles at most, until every status has been written once
-_REPLACED = 100  # one pod in so many is replaced in a cycle of rollouts
+_SETTLING = 12  # maximum number of cycles until every status has been written once
+_REPLACED = 100  # one pod in this many is replaced in a cycle of rollouts
 _BARS: Mapping[int, Mapping[str, float]] = {
     1000: {"cpu": 0.5, "peak": 200, "start": 5, "start block": 200, "block": 200},
     5000: {"cpu": 2.5, "peak": 600, "start": 20, "start block": 200, "block": 200},
@@ -56,10 +56,10 @@ _BARS: Mapping[int, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of the recommender's client: requests a second, and so many at once."""
+    """The limits of the recommender's client: requests per second and burst."""
 
     name: str
-    flags: tuple[str, ...] = ()  # behind those that raise the limits
+    flags: tuple[str, ...] = ()
 
 
 RAISED = Limits(name="raised")
@@ -68,7 +68,7 @@ DEFAULT = Limits(name="default", flags=("--kube-api-qps=50", "--kube-api-burst=1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is measured at each size."""
+    """The options of the measurements at each size."""
 
     cycles: int
     rollouts: int  # cycles in which pods are replaced
@@ -89,12 +89,12 @@ def measure(
         load.reset()
         with started("recommender", load, folder, *flags, environ=environ) as recommender:
             beginning = Pings(recommender.ops_port)
-            with beginning.running():  # their CPU is a hundredth of what a start takes
+            with beginning.running():  # the pings take a hundredth of the CPU of a start
                 await_that(lambda: _count(load, "patch", _STATUSES) > 0, "the first status patch")
                 start, start_cpu = _first(load, _STATUSES), recommender.cpu
-                _tell(name, f"first status after {start:.1f} s and {start_cpu:.1f} CPU seconds")
+                _log(name, f"first status after {start:.1f} s and {start_cpu:.1f} CPU seconds")
                 cycles = Cycles(load, recommender, name)
-                cycles.run(1)  # what follows on the start is over with the cycle after it
+                cycles.run(1)  # not measured: it still contains work of the start
                 settling = 2
                 while _count(load, "patch", _STATUSES) < vpas and settling < _SETTLING:
                     cycles.run(1)
@@ -102,14 +102,14 @@ def measure(
             steady = cycles.run(asked.cycles)
             peak = recommender.peak_rss
             pings = Pings(recommender.ops_port)
-            with pings.running():  # their CPU is not a cycle's
+            with pings.running():  # not in measured cycles, because pings take CPU
                 cycles.run(1)
             rolling = []
             if asked.rollouts:
                 with Rollout(load, vpas, asked.interval).running():
                     rolling = cycles.run(asked.rollouts)
             served = load.report()["world"]
-            # Where a cycle ends is seen half a second late, or later: their mean is right anyway.
+            # The end of a cycle is detected half a second late or more, but the mean is right.
             used = statistics.fmean(one.cpu for one in steady)
             containers = vpas * PODS * len(CONTAINERS)
             return {
@@ -138,7 +138,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """From one question for usage to the next."""
+    """The figures of the time between two requests of usage."""
 
     seconds: float
     cpu: float  # seconds
@@ -154,7 +154,7 @@ class Cycle:
 
 
 class Cycles:
-    """Cuts the time into cycles, by what the load mode is asked for."""
+    """Measures cycles; a request of usage at the load mode begins one."""
 
     def __init__(self, load: Load, recommender: Component, name: str) -> None:
         self._load = load
@@ -164,7 +164,7 @@ class Cycles:
         self._wait()
 
     def run(self, count: int) -> list[Cycle]:
-        """The next cycles."""
+        """Return the figures of the next cycles."""
         found = []
         for _ in range(count):
             before = self._now()
@@ -181,11 +181,11 @@ class Cycles:
                 checkpoints=int(checkpoints),
             )
             found.append(cycle)
-            _tell(self._name, f"{cycle}")
+            _log(self._name, f"{cycle}")
         return found
 
     def _wait(self) -> None:
-        """Until usage has been asked for once more."""
+        """Wait until usage has been requested once more."""
 
         def asked() -> bool:
             return _count(self._load, "list", _USAGE) > self._lists
@@ -205,7 +205,7 @@ class Cycles:
 
 @dataclass
 class Rollout:
-    """Replaces one pod in a hundred in each cycle, VPA after VPA."""
+    """Replaces one pod in a hundred in each cycle, VPA by VPA."""
 
     load: Load
     vpas: int
@@ -225,7 +225,7 @@ class Rollout:
         return meanwhile(self._run, self._stop)
 
 
-def _tell(name: str, text: str) -> None:
+def _log(name: str, text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {name}: {text}", file=sys.stderr, flush=True)
 
 
@@ -238,7 +238,7 @@ def _count(load: Load, verb: str, resource: str) -> int:
 
 
 def _first(load: Load, resource: str) -> float:
-    """Seconds from the reset to the first patch."""
+    """Return the seconds from the reset to the first patch."""
     found = (
         float(one["first"])
         for one in load.report()["calls"]
@@ -268,7 +268,7 @@ _LINES = (
 
 
 def show(sizes: Mapping[int, Mapping[str, Mapping[str, float]]]) -> None:
-    """A table for each size: a line for each figure, a column for each kind of limits."""
+    """Print a table per size, with a line per figure and a column per kind of limits."""
     for vpas, by_limits in sizes.items():
         print(f"\n{vpas} VPAs, {vpas * PODS} pods, {vpas * PODS * len(CONTAINERS)} containers")
         print(f"{'':6}{'client limits':56}" + "".join(f"{name:>12}" for name in by_limits))
@@ -279,7 +279,7 @@ def show(sizes: Mapping[int, Mapping[str, Mapping[str, float]]]) -> None:
 
 
 def main() -> int:
-    """Measure and print; the exit code tells whether it came to an end."""
+    """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description="Benchmark the recommender.")
     parser.add_argument("--vpas", type=int, nargs="*", default=list(SIZES), help="the sizes")
     parser.add_argument("--cycles", type=int, default=10, help="steady ones")

@@ -1,9 +1,9 @@
-"""Three rotations of the webhook's certificates under 1,000 reviews a second, for a minute.
+"""Benchmark of three certificate rotations in a minute under 1,000 reviews per second.
 
     make bench-rotation
 
-Two replicas of the webhook, their volumes half a second apart, beside a sandbox. Whoever calls
-trusts what the webhook configuration says, as API servers do. Not one call may fail.
+Two replicas of the webhook run against a sandbox; their volumes change half a second apart. The
+caller trusts the CA bundle of the webhook configuration, as API servers do. No call may fail.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rotation import calls, site
 
 
 async def measure(*, rate: float, seconds: float, rotations: int) -> bool:
-    """Run it, and print how it went; whether no call failed and none was left out."""
+    """Run it, print the results, and return whether all calls were sent and succeeded."""
     with tempfile.TemporaryDirectory() as folder:
         async with world(Path(folder)) as it, site(it) as here:
             await here.start(lag=0.0)
@@ -42,7 +42,7 @@ async def measure(*, rate: float, seconds: float, rotations: int) -> bool:
 
 
 def main() -> int:
-    """Entry point; the exit code is 0 if no call failed."""
+    """Run the program; return 0 if no call failed."""
     parser = argparse.ArgumentParser(description="Rotate certificates under load.")
     parser.add_argument("--rate", type=float, default=1000, help="reviews a second")
     parser.add_argument("--seconds", type=float, default=60)

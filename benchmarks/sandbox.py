@@ -1,13 +1,12 @@
-"""How fast and how large the sandbox's API server is: ``python -P benchmarks/sandbox.py``.
+"""Benchmark of the sandbox's API server: ``python -P benchmarks/sandbox.py``.
 
-The server is a process of its own, on uvloop; this process is the client, over TLS on loopback.
-Pods are made by POST and a status PATCH, 5 kB of JSON and more each, as a real API server
-serves them: managedFields, env, volumes, conditions, two containers.
+The server is a separate process on uvloop; this process is the client, over TLS on loopback. Pods
+are created by POST and a status PATCH. Each has 5 kB of JSON or more, as on a real API server:
+managedFields, env, volumes, conditions, two containers.
 """
 
 import argparse
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 import uvloop
 
+from benchmarks.load_world import Watched
 from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import PODS
@@ -34,7 +34,7 @@ BARS = {"start": 1.0, "list": 1.0, "patches": 2000.0, "rss": 300.0, "bytes": 500
 
 
 def container(name: str) -> dict[str, Any]:
-    """A container with twenty environment variables, mounts and a probe."""
+    """Return a container with twenty environment variables, mounts and a probe."""
     return {
         "name": name,
         "image": f"registry.example/shop/{name}:1.27.3",
@@ -55,7 +55,7 @@ def container(name: str) -> dict[str, Any]:
 
 
 def pod(index: int) -> dict[str, Any]:
-    """A pod as a Deployment of a shop would have it."""
+    """Return a pod as a Deployment creates it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -76,7 +76,7 @@ def pod(index: int) -> dict[str, Any]:
 
 
 def status() -> dict[str, Any]:
-    """What a kubelet reports of a running pod."""
+    """Return the status that a kubelet reports for a running pod."""
     when = "2026-01-01T00:00:00Z"
     return {
         "phase": "Running",
@@ -107,7 +107,7 @@ def status() -> dict[str, Any]:
 
 
 async def serve_here(kubeconfig: Path) -> None:
-    """The server process: write the kubeconfig when requests can come, then serve."""
+    """Run the server; write the kubeconfig when it accepts requests."""
     api = ApiServer(Store(), KubernetesVersion(), SystemClock())
     relax_garbage_collection()
     async with serve(api) as serving:
@@ -118,7 +118,7 @@ async def serve_here(kubeconfig: Path) -> None:
 
 
 async def spread(count: int, call: Callable[[int], Awaitable[object]]) -> float:
-    """Call with every index below ``count`` on all connections; returns calls per second."""
+    """Call with every index below ``count`` on all connections; return calls per second."""
     indexes = iter(range(count))
 
     async def worker() -> None:
@@ -132,20 +132,14 @@ async def spread(count: int, call: Callable[[int], Awaitable[object]]) -> float:
     return count / (time.perf_counter() - began)
 
 
-def rss_of(pid: int) -> float:
-    """Resident memory of a process, in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
 def path_of(index: int) -> str:
-    """Where a pod is."""
+    """Return the path of a pod."""
     return PODS.object(f"web-6c9f8d7b5d-{index:05}", f"team-{index % NAMESPACES}")
 
 
 async def measure(kubeconfig: Path, pid: int, pods: int) -> dict[str, float]:
-    """Make the pods, list them, patch them."""
-    figures: dict[str, float] = {"idle rss": rss_of(pid)}
+    """Create, list and patch pods."""
+    figures: dict[str, float] = {"idle rss": Watched(pid).rss}
     connection = await load(str(kubeconfig))
     async with KubeClient(connection, user_agent="bench", qps=1e9, burst=1e9) as client:
         for index in range(NAMESPACES):
@@ -178,15 +172,15 @@ async def measure(kubeconfig: Path, pid: int, pods: int) -> dict[str, float]:
         figures["creates"] = await spread(pods, create)
         figures["status patches"] = await spread(pods, report)
         figures["bytes"] = float(len(await client.request("GET", path_of(0))))
-        figures["rss"] = rss_of(pid)
+        figures["rss"] = Watched(pid).rss
         figures["list"] = min([await list_all(client, pods) for _ in range(3)])
         figures["patches"] = await spread(pods, annotate)
-        figures["rss after"] = rss_of(pid)
+        figures["rss after"] = Watched(pid).rss
     return figures
 
 
 async def list_all(client: KubeClient, pods: int) -> float:
-    """Seconds to read all pods in pages of 500, without decoding the items."""
+    """Return the seconds to read all pods in pages of 500, without decoding the items."""
     began = time.perf_counter()
     token, seen = "", 0
     while True:
@@ -204,14 +198,14 @@ async def list_all(client: KubeClient, pods: int) -> float:
 
 
 class Page(msgspec.Struct):
-    """A list of which the items stay bytes."""
+    """A list with undecoded items."""
 
     metadata: dict[str, Any]
     items: list[msgspec.Raw]
 
 
 def main() -> int:
-    """Run the server and measure it; the exit code tells whether the bars are kept."""
+    """Run the server, measure it, and return 0 if the figures are within their bars."""
     parser = argparse.ArgumentParser(description="Benchmark the sandbox's API server.")
     parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
@@ -235,7 +229,7 @@ def main() -> int:
 
 
 def show(figures: dict[str, float], pods: int) -> int:
-    """Print the figures beside their bars; 1 when one is missed."""
+    """Print the figures and their bars; return 1 if one is missed."""
     lines = (
         ("start", "s", "start of the process to the first possible request", -1),
         ("bytes", "bytes", "JSON of one pod", 1),

@@ -1,13 +1,13 @@
-"""How fast and how large the updater is: ``make bench-updater``.
+"""Benchmark of the updater's passes and memory: ``make bench-updater``.
 
-The updater is a process of its own, and so is the load mode of the sandbox, which answers from
-prepared bytes (sandbox/README.md). Three kinds of rounds:
+The updater and the load mode of the sandbox, which answers with prepared bytes (sandbox/README.md),
+are separate processes. There are three kinds of rounds:
 
-- **evictions** and **resizes**, with answers at once and after 5 ms: ReplicaSets of two pods each,
-  all far from their targets; one pod of each may go in a pass, so half of the pods are acted on;
+- **evictions** and **resizes**, with immediate answers and with a delay of 5 ms. ReplicaSets have
+  two pods each, far from their targets. A pass may act on one of them, so on half of the pods.
 - **a pass with nothing to do**, over pods that have their targets.
 
-Medians of the rounds are printed, because the machine is rarely ours alone.
+Medians of the rounds are printed, because other programs use the machine, too.
 """
 
 import argparse
@@ -36,21 +36,21 @@ from benchmarks.load_world import (
     medians,
 )
 
-GROUP = 2  # pods of a ReplicaSet
+GROUP = 2  # pods per ReplicaSet
 _EVENTS_SECONDS = 10.0
 _WRITES = ("create", "patch", "update", "delete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One way to act on pods."""
+    """A kind of action on pods."""
 
     name: str
     mode: str  # of the VPAs
-    resource: str  # of the call that is the action
-    rate: float  # bars: actions a second, CPU milliseconds for one
+    resource: str  # of the action's call
+    rate: float  # bars: actions per second, and CPU milliseconds per action
     cpu: float
-    events: int  # that one action is told by
+    events: int  # per action
 
 
 EVICTIONS = Kind(
@@ -64,7 +64,7 @@ _IDLE_BARS = {"cpu": 3.0, "block": 200.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many objects there are."""
+    """The number of objects."""
 
     pods: int
     vpas: int
@@ -92,7 +92,7 @@ def act(
     flags: Sequence[str],
     environ: Environ = NO_CHANGE,
 ) -> dict[str, float]:
-    """Let the updater act on one pod of each group; figures of those actions."""
+    """Let the updater act on one pod of each group; return the figures of these actions."""
     folder.mkdir(parents=True)
     wanted = size.pods // GROUP
     serving = (*size.flags, f"--update-mode={kind.mode}", f"--answer-delay={delay}ms")
@@ -140,7 +140,7 @@ def act(
 def idle(
     size: Size, folder: Path, *, passes: int, interval: float, flags: Sequence[str]
 ) -> dict[str, float]:
-    """Passes with nothing to do; the medians of some, the pings in one more."""
+    """Return medians of passes with nothing to do, and the pings of one more pass."""
     folder.mkdir(parents=True)
     with (
         load_mode(folder, *size.flags, "--right-sized") as load,
@@ -152,7 +152,7 @@ def idle(
         took = [_pass_cpu(updater) for _ in range(passes)]
         peak = updater.peak_rss
         pings = Pings(updater.ops_port)
-        with pings.running():  # their CPU is not a pass's
+        with pings.running():  # not in measured passes, because pings take CPU
             await_that(_passed(interval), "another pass")
         writes = [each for each in load.report()["calls"] if each["verb"] in _WRITES]
         return {
@@ -169,7 +169,7 @@ def idle(
 
 
 def _await_events(load: Load) -> None:
-    """Until the Events that wait have been sent: they are part of what an action costs."""
+    """Wait until all pending Events have been sent: they are part of an action's cost."""
     before, now = -1, 0
     until = time.monotonic() + _EVENTS_SECONDS
     while before != now and time.monotonic() < until:
@@ -182,7 +182,7 @@ def _events(report: Mapping[str, Any]) -> int:
 
 
 def _pass_cpu(updater: Component) -> float:
-    """CPU seconds of the next pass; of the next ones, where they follow each other at once."""
+    """Return the CPU seconds of the next pass, or of several if they follow each other at once."""
     began, before = updater.passes(), updater.cpu
     while True:
         updater.wait_busy()
@@ -194,7 +194,7 @@ def _pass_cpu(updater: Component) -> float:
 
 
 def actions(report: Mapping[str, Any], resource: str) -> dict[str, float]:
-    """The calls that were carried out."""
+    """Return the figures of the successful calls."""
     for each in report["calls"]:
         if each["resource"] == resource and each["code"] < 300:
             return {name: each[name] for name in ("count", "first", "last")}
@@ -202,10 +202,10 @@ def actions(report: Mapping[str, Any], resource: str) -> dict[str, float]:
 
 
 def updater_flags(interval: float, flags: Sequence[str]) -> tuple[str, ...]:
-    """What the updater is started with; the first pass comes an interval after the start.
+    """Return the updater's flags. The first pass begins one interval after the start.
 
-    With the outcome check the first pass would evict three pods of a VPA, and then see that their
-    successors are right; what is measured is a pass that evicts all it may.
+    The outcome check is off: with it the first pass would evict three pods per VPA and then wait.
+    Measured is a pass that evicts all allowed pods.
     """
     return (
         f"--updater-interval={interval}s",
@@ -249,7 +249,7 @@ _IDLE = (
 
 
 def show(figures: Mapping[str, Any]) -> None:
-    """One line for each figure, one column for each kind of round."""
+    """Print a table with a line per figure and a column per kind of round."""
     acting = figures["acting"]
     if acting:
         print(f"{'':6}{'':52}" + "".join(f"{name:>18}" for name in acting))
@@ -266,7 +266,7 @@ def show(figures: Mapping[str, Any]) -> None:
 
 
 def served(folder: Path, size: Size) -> dict[str, Any]:
-    """What the load mode says of the pods that it serves."""
+    """Return the load mode's description of its pods."""
     folder.mkdir(parents=True)
     with load_mode(folder, *size.flags) as load:
         world = load.report()["world"]
@@ -274,7 +274,7 @@ def served(folder: Path, size: Size) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All figures that were asked for."""
+    """Return all requested figures."""
     size = Size(pods=asked.pods, vpas=asked.vpas or max(1, asked.pods // 10), tls=asked.tls)
     vpas = asked.idle_vpas or max(1, asked.idle_pods // 10)
     large = Size(pods=asked.idle_pods, vpas=vpas, tls=asked.tls)
@@ -318,7 +318,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure and print; the exit code tells whether everything was done that was to be done."""
+    """Measure, print, and return 0 if all expected actions were done."""
     parser = argparse.ArgumentParser(description="Benchmark the updater.")
     parser.add_argument("--pods", type=int, default=20_000, help="half of them are acted on")
     parser.add_argument("--vpas", type=int, default=0, help="default: one for ten pods")

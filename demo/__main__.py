@@ -32,11 +32,11 @@ from demo.settings import (
     Settings,
     cluster_command,
 )
-from demo.story import CHAPTERS, Amounts, Progress, Verdict, WorkloadState, given_back
 from demo.table import LiveTable, PlainLines, View, summary
+from demo.workloads import WORKLOADS, Amounts, Progress, Verdict, WorkloadState, given_back
 
-LOOK_EVERY = 0.5  # seconds
-SETTLED_FOR = 10.0  # seconds for which all chapters must remain reached
+POLL_SECONDS = 0.5  # seconds
+SETTLED_FOR = 10.0  # seconds for which all workloads must keep their expected state
 START_WITHIN = 30.0  # seconds
 LOWERED_CPU = "2"  # the maxAllowed that toobig gets
 _WEBHOOK = "vpa-webhook-config"
@@ -48,7 +48,7 @@ _STARTING = {
 
 
 @dataclass(slots=True)
-class Story:
+class DemoRun:
     """The states before the components started, the current states, and the actions so far."""
 
     start: dict[str, WorkloadState] = field(default_factory=dict)
@@ -57,23 +57,21 @@ class Story:
     lowered: bool = False
     addresses: dict[str, str] = field(default_factory=dict)  # for curl, by environment variable
 
-    def look(self, states: dict[str, WorkloadState]) -> None:
+    def update(self, states: dict[str, WorkloadState]) -> None:
         """Store the current states and judge them."""
         self.now = states
         self.progress = {
-            chapter.name: chapter.judge(
-                self.start.get(chapter.name, WorkloadState()), states[chapter.name]
+            workload.name: workload.judge(
+                self.start.get(workload.name, WorkloadState()), states[workload.name]
             )
-            for chapter in CHAPTERS
+            for workload in WORKLOADS
         }
 
     @property
     def complete(self) -> bool:
         """Return whether every workload has all its pods, and all are ready."""
-        return all(
-            len(self.now[chapter.name].pods) == chapter.replicas and self.now[chapter.name].settled
-            for chapter in CHAPTERS
-        )
+        pairs = ((workload.replicas, self.now[workload.name]) for workload in WORKLOADS)
+        return all(len(state.pods) == replicas and state.settled for replicas, state in pairs)
 
     @property
     def ended(self) -> bool:
@@ -82,8 +80,8 @@ class Story:
         )
 
     @property
-    def spoiled(self) -> bool:
-        return any(judged.verdict is Verdict.SPOILED for judged in self.progress.values())
+    def failed(self) -> bool:
+        return any(judged.verdict is Verdict.FAILED for judged in self.progress.values())
 
     @property
     def found_infeasible(self) -> bool:
@@ -91,8 +89,8 @@ class Story:
         return bool(self.now["toobig"].refused)
 
 
-async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
-    """Run the whole demo, print the summary and return the final story.
+async def run_demo(settings: Settings, view: View, stop: asyncio.Event) -> DemoRun:
+    """Run the whole demo, print the summary and return the final state.
 
     Raises:
         VpaError: a process ended, or the cluster did not answer.
@@ -103,19 +101,19 @@ async def tell(settings: Settings, view: View, stop: asyncio.Event) -> Story:
     processes = Processes(folder / "logs")
     try:
         async with _cluster(settings, folder, processes, view) as client:
-            story = await _watch(settings, client, processes, view, stop)
+            demo_run = await _watch(settings, client, processes, view, stop)
             view.close()
-            if story.start:
-                _print_summary(story, settings.output)
+            if demo_run.start:
+                _print_summary(demo_run, settings.output)
             if settings.keep and not stop.is_set():
-                exports = {"KUBECONFIG": str(folder / "kubeconfig")} | story.addresses
-                told = "".join(f"    export {name}={value}\n" for name, value in exports.items())
+                exports = {"KUBECONFIG": str(folder / "kubeconfig")} | demo_run.addresses
+                lines = "".join(f"    export {name}={value}\n" for name, value in exports.items())
                 view.say(
-                    f"\nThe cluster stays up until Ctrl-C. In another terminal:\n{told}"
+                    f"\nThe cluster stays up until Ctrl-C. In another terminal:\n{lines}"
                     f"    kubectl --namespace {NAMESPACE} get vpa,pods"
                 )
                 await stop.wait()
-            return story
+            return demo_run
     finally:
         await processes.stop()
 
@@ -203,41 +201,41 @@ async def _watch(
     processes: Processes,
     view: View,
     stop: asyncio.Event,
-) -> Story:
-    """Follow the story until all chapters remain reached, one is spoiled, or time runs out.
+) -> DemoRun:
+    """Follow the demo until all workloads keep their expected state, one failed, or time runs out.
 
     Start the components when the workloads run and the metrics API reports their usage, as in
     an installation into an existing cluster.
     """
-    story, observer = Story(), Observer(client, _pod_calls(settings, client))
+    demo_run, observer = DemoRun(), Observer(client, _pod_calls(settings, client))
     async with asyncio.TaskGroup() as group:
         caches = [group.create_task(cache.run()) for cache in (observer.pods, observer.vpas)]
         await observer.pods.wait_synced()
         await observer.vpas.wait_synced()
         async with asyncio.timeout(START_WITHIN):
-            await _usage_known(story, observer, processes, stop)
-        story.start = story.now
+            await _usage_available(demo_run, observer, processes, stop)
+        demo_run.start = demo_run.now
         if not stop.is_set():
             folder = settings.folder.resolve()
-            story.addresses = await _start_components(client, folder, processes, view)
+            demo_run.addresses = await _start_components(client, folder, processes, view)
         loop = asyncio.get_running_loop()
         began, ended_at = loop.time(), None
         while not stop.is_set():
             processes.check()
             elapsed = loop.time() - began
-            story.look(await observer.states())
-            view.update(elapsed, story.now, story.progress)
-            if story.found_infeasible and not story.lowered:
+            demo_run.update(await observer.states())
+            view.update(elapsed, demo_run.now, demo_run.progress)
+            if demo_run.found_infeasible and not demo_run.lowered:
                 await _lower(client, view)
-                story.lowered = True
-            ended_at = (ended_at or elapsed) if story.ended else None
+                demo_run.lowered = True
+            ended_at = (ended_at or elapsed) if demo_run.ended else None
             settled = ended_at is not None and elapsed - ended_at >= SETTLED_FOR
-            if settled or story.spoiled or elapsed > settings.timeout.total_seconds():
+            if settled or demo_run.failed or elapsed > settings.timeout.total_seconds():
                 break
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
         for cache in caches:
             cache.cancel()
-    return story
+    return demo_run
 
 
 def _pod_calls(settings: Settings, client: KubeClient) -> PodCalls:
@@ -246,17 +244,17 @@ def _pod_calls(settings: Settings, client: KubeClient) -> PodCalls:
     return audit.of_control_plane(settings.plane.audit_log, NAMESPACE)
 
 
-async def _usage_known(
-    story: Story, observer: Observer, processes: Processes, stop: asyncio.Event
+async def _usage_available(
+    demo_run: DemoRun, observer: Observer, processes: Processes, stop: asyncio.Event
 ) -> None:
-    """Wait until all pods of the story run and the metrics API reports their usage."""
-    pods = sum(chapter.replicas for chapter in CHAPTERS)
+    """Wait until all pods of the demo run and the metrics API reports their usage."""
+    pods = sum(workload.replicas for workload in WORKLOADS)
     while not stop.is_set():
         processes.check()
-        story.look(await observer.states())
-        if story.complete and await observer.has_usage(pods):
+        demo_run.update(await observer.states())
+        if demo_run.complete and await observer.has_usage(pods):
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _lower(client: KubeClient, view: View) -> None:
@@ -274,24 +272,24 @@ async def _lower(client: KubeClient, view: View) -> None:
     )
 
 
-def _print_summary(story: Story, output: str) -> None:
+def _print_summary(demo_run: DemoRun, output: str) -> None:
     if output == "table":
-        Console().print(summary(story.start, story.now, story.progress))
+        Console().print(summary(demo_run.start, demo_run.now, demo_run.progress))
         return
     workloads = {
         name: {
-            "before": _amounts(story.start[name].request),
+            "before": _amounts(demo_run.start[name].request),
             "after": _amounts(state.request),
             "evictions": state.evictions,
             "resizes": state.resizes,
             "restarts": state.restarts,
             "oomKills": state.oom_kills,
-            "reached": story.progress[name].verdict is Verdict.REACHED,
-            "note": story.progress[name].note,
+            "reached": demo_run.progress[name].verdict is Verdict.REACHED,
+            "note": demo_run.progress[name].note,
         }
-        for name, state in story.now.items()
+        for name, state in demo_run.now.items()
     }
-    freed, added = given_back(story.start, story.now)
+    freed, added = given_back(demo_run.start, demo_run.now)
     totals = {"givenBack": _amounts(freed), "givenToOthers": _amounts(added)}
     print(json.dumps({"workloads": workloads, **totals}, indent=2))
 
@@ -309,12 +307,12 @@ async def run(settings: Settings) -> int:
     progress = sys.stderr if settings.output == "json" else sys.stdout
     view: View = LiveTable(Console(file=progress)) if progress.isatty() else PlainLines(progress)
     try:
-        story = await tell(settings, view, stop)
+        demo_run = await run_demo(settings, view, stop)
     finally:
         view.close()
-    if story.ended:
+    if demo_run.ended:
         return 0
-    if not story.start:
+    if not demo_run.start:
         view.say("Stopped before the components started.")
         return 1
     view.say(f"Not every workload reached its goal; logs are in {settings.folder / 'logs'}.")

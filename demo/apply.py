@@ -13,7 +13,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 
 _CRD = "CustomResourceDefinition"
-_PATIENCE = 10.0  # seconds until a new kind is served
+_DISCOVERY_TIMEOUT = 10.0  # seconds until a new kind is served
 
 
 def documents(path: Path) -> Iterator[dict[str, Any]]:
@@ -50,7 +50,7 @@ async def _endpoint(client: KubeClient, api_version: str, kind: str) -> Endpoint
     """Return the endpoint of a kind; wait until discovery lists it."""
     group, _, version = api_version.rpartition("/")
     path = f"/apis/{api_version}" if group else f"/api/{version}"
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_DISCOVERY_TIMEOUT):
         while True:
             try:
                 found = msgspec.json.decode(await client.request("GET", path))

@@ -26,7 +26,7 @@ class Call(Protocol):
 
 
 PodCalls: TypeAlias = Callable[[], Coroutine[Any, Any, Sequence[Call]]]
-"""Returns all recorded calls on pods of the story's namespace."""
+"""Returns all recorded calls on pods of the demo's namespace."""
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Observation of the story's workloads through the Kubernetes API."""
+"""Observation of the demo's workloads through the Kubernetes API."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import POD_METRICS, PODS, VPAS
 from common.quantity import parse_milli, parse_value
 from demo.audit import Call, PodCalls
-from demo.story import CHAPTERS, Amounts, PodState, WorkloadState
+from demo.workloads import WORKLOADS, Amounts, PodState, WorkloadState
 
 NAMESPACE = "demo"
 _OOM_KILLED = "OOMKilled"
@@ -33,13 +33,13 @@ class Observer:
     _infeasible: dict[str, set[str]] = field(default_factory=dict)  # workload -> UIDs
 
     def __post_init__(self) -> None:
-        self.pods = Cache(self.client, PODS, namespace=NAMESPACE, on_change=self._remember)
+        self.pods = Cache(self.client, PODS, namespace=NAMESPACE, on_change=self._count)
         self.vpas = Cache(self.client, VPAS, namespace=NAMESPACE)
 
     async def states(self) -> dict[str, WorkloadState]:
-        """Return the current state of every workload of the story."""
+        """Return the current state of every workload of the demo."""
         calls = await self.pod_calls()
-        return {chapter.name: self._state(chapter.name, calls) for chapter in CHAPTERS}
+        return {workload.name: self._state(workload.name, calls) for workload in WORKLOADS}
 
     async def has_usage(self, pods: int) -> bool:
         """Return whether the metrics API reports the usage of at least this many pods."""
@@ -75,7 +75,7 @@ class Observer:
             return _amounts(container.target.get("cpu"), container.target.get("memory"))
         return Amounts()
 
-    def _remember(self, change: Change[Pod]) -> None:
+    def _count(self, change: Change[Pod]) -> None:
         """Count restarts, OOM kills and infeasible resizes while the pod exists."""
         pod = change.new
         if pod is None:

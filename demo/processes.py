@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,10 +49,8 @@ class Processes:
     folder: Path
     running: list[Running] = field(default_factory=list)
 
-    async def start(
-        self, name: str, arguments: Sequence[str], *, env: Mapping[str, str] | None = None
-    ) -> Running:
-        """Run ``python -P -m <arguments>``; ``env`` is added to our own environment."""
+    async def start(self, name: str, arguments: Sequence[str]) -> Running:
+        """Run ``python -P -m <arguments>`` with the environment of this process."""
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
@@ -64,7 +61,6 @@ class Processes:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
                 # Ctrl-C reaches only the demo, which stops the other processes in order.
                 start_new_session=True,
             )
@@ -90,10 +86,6 @@ class Processes:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-    def release(self) -> None:
-        """Forget the processes, so that they continue to run after the demo."""
-        self.running.clear()
 
 
 def free_port() -> int:

@@ -9,15 +9,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from demo.story import CHAPTERS, Progress, Verdict, WorkloadState, given_back, show
+from demo.workloads import WORKLOADS, Progress, Verdict, WorkloadState, given_back, show
 
-_COLOUR = {Verdict.WAITING: "yellow", Verdict.REACHED: "green", Verdict.SPOILED: "red"}
-_MARK = {Verdict.WAITING: "...", Verdict.REACHED: "ok", Verdict.SPOILED: "FAILED"}
+_COLOUR = {Verdict.WAITING: "yellow", Verdict.REACHED: "green", Verdict.FAILED: "red"}
+_MARK = {Verdict.WAITING: "...", Verdict.REACHED: "ok", Verdict.FAILED: "FAILED"}
 _COUNTS = ("evicted", "resized", "restarts", "OOM")
 
 
 class View(Protocol):
-    """An output for the state of the story."""
+    """An output for the state of the demo."""
 
     def say(self, text: str) -> None: ...
 
@@ -42,8 +42,8 @@ class LiveTable:
         self, elapsed: float, states: Mapping[str, WorkloadState], progress: Mapping[str, Progress]
     ) -> None:
         rows = [
-            (chapter.name, show(states[chapter.name].request), show(states[chapter.name].target))
-            for chapter in CHAPTERS
+            (workload.name, show(states[workload.name].request), show(states[workload.name].target))
+            for workload in WORKLOADS
         ]
         table = _table(("workload", "request", "target"), rows, states)
         drawn = Group(Text(f"{elapsed:.0f} s"), table, _notes(progress))
@@ -71,17 +71,17 @@ class PlainLines:
     def update(
         self, elapsed: float, states: Mapping[str, WorkloadState], progress: Mapping[str, Progress]
     ) -> None:
-        for chapter in CHAPTERS:
-            state = states[chapter.name]
+        for workload in WORKLOADS:
+            state = states[workload.name]
             counts = zip(_COUNTS, _counts(state), strict=True)
             line = (
-                f"{chapter.name:<16} request {show(state.request):<14} "
+                f"{workload.name:<16} request {show(state.request):<14} "
                 f"target {show(state.target):<14} "
                 f"{'  '.join(f'{name} {count}' for name, count in counts)}  "
-                f"{progress[chapter.name].note}"
+                f"{progress[workload.name].note}"
             )
-            if self._last.get(chapter.name) != line:
-                self._last[chapter.name] = line
+            if self._last.get(workload.name) != line:
+                self._last[workload.name] = line
                 self.say(f"{elapsed:5.1f}s  {line}")
 
     def close(self) -> None:
@@ -95,9 +95,9 @@ def summary(
 ) -> Group:
     """Return the summary: requests before and after, notes, and sums of changes."""
     rows = [
-        (chapter.name, show(start[chapter.name].request), show(end[chapter.name].request))
-        for chapter in CHAPTERS
-        if chapter.name in start
+        (workload.name, show(start[workload.name].request), show(end[workload.name].request))
+        for workload in WORKLOADS
+        if workload.name in start
     ]
     freed, added = given_back(start, end)
     return Group(
@@ -125,10 +125,10 @@ def _table(
 def _notes(progress: Mapping[str, Progress]) -> Text:
     """Return a line for each workload with its mode and progress."""
     text = Text()
-    for chapter in CHAPTERS:
-        judged = progress[chapter.name]
+    for workload in WORKLOADS:
+        judged = progress[workload.name]
         text.append(f"{_MARK[judged.verdict]:<7}", style=_COLOUR[judged.verdict])
-        text.append(f"{chapter.name} ({chapter.mode}): {judged.note}\n")
+        text.append(f"{workload.name} ({workload.mode}): {judged.note}\n")
     text.rstrip()
     return text
 

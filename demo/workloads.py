@@ -58,11 +58,11 @@ class WorkloadState:
 
 
 class Verdict(enum.Enum):
-    """The progress of a chapter."""
+    """The progress of a workload."""
 
     WAITING = "waiting"
     REACHED = "reached"
-    SPOILED = "spoiled"  # it can no longer reach its expected state
+    FAILED = "failed"  # it can no longer reach its expected state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chapter:
+class Workload:
     """One workload, and the function that judges its state."""
 
     name: str
@@ -91,8 +91,8 @@ def _reached(note: str) -> Progress:
     return Progress(verdict=Verdict.REACHED, note=note)
 
 
-def _spoiled(note: str) -> Progress:
-    return Progress(verdict=Verdict.SPOILED, note=note)
+def _failed(note: str) -> Progress:
+    return Progress(verdict=Verdict.FAILED, note=note)
 
 
 def _common(start: WorkloadState, now: WorkloadState) -> Progress | None:
@@ -113,14 +113,14 @@ def judge_overprovisioned(start: WorkloadState, now: WorkloadState) -> Progress:
     if (first := _common(start, now)) is not None:
         return first
     if now.resizes:
-        return _spoiled("resized in place, although the mode is Recreate")
+        return _failed("resized in place, although the mode is Recreate")
     old = {pod.uid for pod in start.pods}
     left = sum(pod.uid in old for pod in now.pods)
     if left or len(now.pods) < len(start.pods) or not now.settled:
         return _waiting(f"{now.evictions} of {len(start.pods)} evicted")
     for pod in now.pods:
         if not _smaller(pod.request, start.request):
-            return _spoiled(f"{pod.name} requests as much as the pod before it")
+            return _failed(f"{pod.name} requests as much as the pod before it")
     return _reached("evicted one by one; replacements request less")
 
 
@@ -129,9 +129,9 @@ def judge_underprovisioned(start: WorkloadState, now: WorkloadState) -> Progress
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or not _same_pods(start, now):
-        return _spoiled("a pod was replaced, although a resize in place was possible")
+        return _failed("a pod was replaced, although a resize in place was possible")
     if now.restarts:
-        return _spoiled("a container restarted during the resize")
+        return _failed("a container restarted during the resize")
     grown = sum(_smaller(start.request, pod.request) for pod in now.pods)
     if grown < len(now.pods) or not now.settled:
         return _waiting(f"{grown} of {len(now.pods)} resized")
@@ -143,7 +143,7 @@ def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or not _same_pods(start, now):
-        return _spoiled("a pod was replaced, although the mode is InPlace")
+        return _failed("a pod was replaced, although the mode is InPlace")
     if not now.refused:
         return _waiting("waiting for the infeasible resize")
     grown = sum((pod.request.cpu or 0) > (start.request.cpu or 0) for pod in now.pods)
@@ -157,9 +157,9 @@ def judge_leaker(start: WorkloadState, now: WorkloadState) -> Progress:
     if (first := _common(start, now)) is not None:
         return first
     if now.oom_kills > 1:
-        return _spoiled(f"OOM-killed {now.oom_kills} times")
+        return _failed(f"OOM-killed {now.oom_kills} times")
     if now.evictions > 1:
-        return _spoiled(f"evicted {now.evictions} times")
+        return _failed(f"evicted {now.evictions} times")
     if not now.oom_kills:
         return _waiting("memory grows")
     before = start.request.memory or 0
@@ -176,7 +176,7 @@ def judge_advice(start: WorkloadState, now: WorkloadState) -> Progress:
     if (first := _common(start, now)) is not None:
         return first
     if now.evictions or now.resizes or not _same_pods(start, now):
-        return _spoiled("a pod was changed, although the mode is Off")
+        return _failed("a pod was changed, although the mode is Off")
     return _reached("recommendation only, pods unchanged")
 
 
@@ -184,32 +184,32 @@ def _smaller(left: Amounts, right: Amounts) -> bool:
     return (left.cpu or 0) < (right.cpu or 0) and (left.memory or 0) < (right.memory or 0)
 
 
-CHAPTERS: tuple[Chapter, ...] = (
-    Chapter(
+WORKLOADS: tuple[Workload, ...] = (
+    Workload(
         name="overprovisioned",
         mode="Recreate",
         replicas=3,
         judge=judge_overprovisioned,
     ),
-    Chapter(
+    Workload(
         name="underprovisioned",
         mode="InPlaceOrRecreate",
         replicas=2,
         judge=judge_underprovisioned,
     ),
-    Chapter(
+    Workload(
         name="toobig",
         mode="InPlace",
         replicas=2,
         judge=judge_too_big,
     ),
-    Chapter(
+    Workload(
         name="leaker",
         mode="Recreate",
         replicas=1,
         judge=judge_leaker,
     ),
-    Chapter(
+    Workload(
         name="advice",
         mode="Off",
         replicas=2,
