@@ -1,4 +1,4 @@
-"""The time limits of tests, by folder; a test that needs longer says so itself."""
+"""The time limits of tests, by folder; a marker of a test overrides them."""
 
 from pathlib import Path
 
@@ -10,16 +10,16 @@ SECONDS = {
     "golden": 60,
     "deploy": 15,
     "conformance": 30,
-    "shell": 60,
-    "process": 120,
+    "shell": 120,
+    "process": 240,
     "proofs": 600,
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Set the limit of each folder, several times what its tests take on an idle machine.
+    """Set the limit of each folder, several times the duration of its tests on an idle machine.
 
-    Under coverage they take up to three times as long.
+    With coverage they take up to three times as long.
     """
     factor = 3 if config.getoption("cov_source", None) else 1
     for item in items:

@@ -1,4 +1,4 @@
-"""Recorded evictions, quota status, and admission reviews as they went over the wire."""
+"""Recorded evictions, quota statuses and admission reviews, replayed in the sandbox."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fixed_clock import FixedClock
 from recorded_cases import Recorded, answer, recorded
 from sandbox.admission.chain import AdmissionRequest, Operation, UserInfo
 from sandbox.admission.disruption import GuardedPod, budget_status
@@ -15,7 +16,7 @@ from sandbox.admission.webhook_rules import review
 from sandbox.errors import ApiError
 from sandbox.objects.resources import POD_DISRUPTION_BUDGETS, PODS
 from sandbox.objects.store import Store
-from sandbox.patching import copied
+from sandbox.patching.apply import copied
 
 NOW = datetime(2026, 11, 21, 8, 25, 10, tzinfo=UTC)
 
@@ -25,11 +26,6 @@ OUT_OF_SCOPE = {
     "eviction-wrong-uid": "names a recorded uid in its message, checked below",
     "eviction-wrong-resource-version": "names a recorded version in its message, checked below",
 }
-
-
-class FixedClock:
-    def now(self) -> datetime:
-        return NOW
 
 
 def pod(name: str, *, phase: str = "Running", ready: bool = True, **meta: Any) -> dict[str, Any]:
@@ -117,7 +113,7 @@ BEFORE: dict[str, tuple[Mapping[str, Any], list[Any]]] = {
 
 
 class Evictions:
-    """A store with one pod and its budgets, and the deletions that were asked for."""
+    """A store with one pod and its budgets, and the requested deletions."""
 
     def __init__(self, case: Recorded) -> None:
         self.case = case
@@ -128,14 +124,14 @@ class Evictions:
         before, budgets = BEFORE.get(case.case, (pod(self.name), []))
         if case.case != "eviction-not-found":
             self.store.create(PODS, copied(dict(before)))
-        for one in budgets:
-            self.store.create(POD_DISRUPTION_BUDGETS, copied(one))
+        for only_case in budgets:
+            self.store.create(POD_DISRUPTION_BUDGETS, copied(only_case))
 
     def run(self) -> dict[str, Any]:
         try:
             return evict(
                 self.store,
-                FixedClock(),
+                FixedClock(NOW),
                 "evict",
                 self.name,
                 self.case.body,
@@ -162,19 +158,19 @@ def test_recorded_evictions(case: Recorded) -> None:
         assert evictions.store.version == version, "a refusal and a dry run write nothing"
 
 
-def one(name: str) -> Recorded:
+def only_case(name: str) -> Recorded:
     return next(case for case in recorded(name) if case.case == name)
 
 
 def test_options_of_the_eviction_reach_the_deletion() -> None:
-    evictions = Evictions(one("eviction-grace-period"))
+    evictions = Evictions(only_case("eviction-grace-period"))
     evictions.run()
     assert evictions.deleted == [("p3", {"gracePeriodSeconds": 5})]
 
 
 @pytest.mark.parametrize("name", ["eviction-wrong-uid", "eviction-wrong-resource-version"])
 def test_preconditions(name: str) -> None:
-    case = one(name)
+    case = only_case(name)
     evictions = Evictions(case)
     got, want = answer(evictions.run()), answer(case.response)
     for text in (got, want):
@@ -183,17 +179,17 @@ def test_preconditions(name: str) -> None:
     assert not evictions.deleted
 
 
-def test_an_evicted_pod_says_why() -> None:
-    evictions = Evictions(one("eviction-no-pdb"))
+def test_an_evicted_pod_has_the_reason() -> None:
+    evictions = Evictions(only_case("eviction-no-pdb"))
     evictions.run()
-    want = one("eviction-pod-after").response["status"]["conditions"][-1]
+    want = only_case("eviction-pod-after").response["status"]["conditions"][-1]
     stored = evictions.store.get(PODS, "evict", "p1")
     assert stored is not None
     assert stored.object(PODS)["status"]["conditions"][-1] == want
 
 
 def test_an_eviction_spends_the_budget() -> None:
-    evictions = Evictions(one("eviction-pdb-allowed"))
+    evictions = Evictions(only_case("eviction-pdb-allowed"))
     evictions.run()
     stored = evictions.store.get(POD_DISRUPTION_BUDGETS, "evict", "loose")
     assert stored is not None
@@ -234,7 +230,7 @@ QUOTA_OUT_OF_SCOPE = {
     [("quota-after-resize", "400m", "100m"), ("quota-after-decrease-actuated", "50m", "50m")],
 )
 def test_recorded_quota_status(name: str, spec_cpu: str, status_cpu: str) -> None:
-    case = one(name)
+    case = only_case(name)
     limits = {"memory": "128Mi"}
     counted = {
         "metadata": {"name": "p1"},

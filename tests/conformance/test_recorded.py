@@ -1,4 +1,4 @@
-"""The sandbox answers several hundred requests as a real API server did."""
+"""The sandbox responds to several hundred requests as a real API server did."""
 
 from collections.abc import AsyncIterator
 
@@ -18,7 +18,7 @@ async def sandbox() -> AsyncIterator[Runner]:
     async with (
         running_cluster() as cluster,
         webhook() as hook,
-        runner(cluster.connection, cluster.serving.authority, hook) as sender,
+        runner(cluster.connection, cluster.authority, hook) as sender,
     ):
         await sender.prepare(PREPARATION)
         yield sender
@@ -29,16 +29,18 @@ async def sandbox() -> AsyncIterator[Runner]:
 async def test_answers(subject: str, sandbox: Runner) -> None:
     recorded = store.read(subject)
     cases = SUBJECTS[subject]
-    assert {case.name for case in cases} == set(recorded), "record anew: make record"
+    assert {case.name for case in cases} == set(recorded), "to record them again: make record"
     answers = await sandbox.run(cases)
     wrong = {name: lines for name in recorded if (lines := _lines(answers[name], recorded[name]))}
-    told = [
+    differences = [
         f"{name}\n" + "\n".join(f"    {line}" for line in lines) for name, lines in wrong.items()
     ]
-    assert not told, f"{len(told)} cases of {len(cases)} differ:\n" + "\n".join(told)
+    assert not differences, f"{len(differences)} cases of {len(cases)} differ:\n" + "\n".join(
+        differences
+    )
 
 
-def test_every_case_has_a_name_of_its_own() -> None:
+def test_every_case_has_a_unique_name() -> None:
     names = [case.name for cases in SUBJECTS.values() for case in cases]
     assert len(names) == len(set(names)), "the name of a case is its namespace"
 

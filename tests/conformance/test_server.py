@@ -1,4 +1,4 @@
-"""Recorded requests on pods, sent to the sandbox's API server as a client sends them."""
+"""Recorded requests on pods, sent to the sandbox's API server over HTTP."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from fixed_clock import FixedClock
 from recorded_cases import Recorded, answer, body_of, recorded
 from recorded_cluster import call, furnish, pod_before, quota
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import PODS, RESOURCE_QUOTAS
 from sandbox.objects.store import Store
-from sandbox.patching import copied
+from sandbox.patching.apply import copied
 
 NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
 TOKEN = "token"
@@ -25,13 +26,8 @@ OUT_OF_SCOPE = {
 }
 
 
-class FixedClock:
-    def now(self) -> datetime:
-        return NOW
-
-
 def stored_before(case: Recorded) -> dict[str, Any] | None:
-    """The pod before the request; where it wasn't recorded, what must have been there."""
+    """Return the pod before the request; if it wasn't recorded, derive it from the recording."""
     if "before" in case.raw:
         return pod_before(case)
     if case.status == 404 or case.method == "POST":
@@ -53,7 +49,7 @@ def stored_before(case: Recorded) -> dict[str, Any] | None:
 
 
 def request_body(case: Recorded, version: int) -> bytes:
-    """The body, with the version that the pod has here where the recorded one was current."""
+    """Return the body, with the recorded version replaced by the current one of the pod here."""
     if case.method == "GET":
         return b""
     if case.case not in ("resize-put", "pod-put-resources"):
@@ -65,7 +61,7 @@ def request_body(case: Recorded, version: int) -> bytes:
 
 async def replay(case: Recorded) -> tuple[int, Any]:
     store = Store()
-    api = ApiServer(store, case.version, FixedClock())
+    api = ApiServer(store, case.version, FixedClock(NOW))
     api.authenticator.issue(ADMIN, token=TOKEN)
     furnish(store)
     used = {"resize-quota-increase-again": "50m", "resize-quota-decrease": "400m"}
@@ -87,11 +83,11 @@ async def replay(case: Recorded) -> tuple[int, Any]:
 def comparable(case: Recorded, status: int, response: Any) -> Any:
     result = {"status": status, **answer(response)}
     if case.case in ("pod-patch-resources", "pod-put-resources"):
-        # A real server appends a diff in a notation of its own.
+        # A real server appends a diff.
         result["message"] = result["message"].partition("\n")[0]
         result["details"] = result["details"]["causes"][0]["field"]
     if case.case.startswith("resize-pod-level") and not case.own:
-        # The recording compared containers only; pod-level resources were dropped.
+        # The recording has no pod-level resources.
         return status, result["containers"]
     return result
 

@@ -1,4 +1,4 @@
-"""The manifests parse, belong together, and say what the specification says."""
+"""The manifests: they are consistent, and agree with the specification."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_printer_columns() -> None:
     ]
 
 
-def test_quantity_pattern_takes_quantities_and_nothing_else() -> None:
+def test_the_quantity_pattern_matches_only_quantities() -> None:
     schema = definition("verticalpodautoscalers")["spec"]["versions"][0]["schema"]
     policy = schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["resourcePolicy"]
     container = policy["properties"]["containerPolicies"]["items"]["properties"]
@@ -136,7 +136,7 @@ def test_every_example_has_a_vpa_on_its_deployment() -> None:
 
 
 def test_the_image_is_built_from_what_the_tests_use() -> None:
-    """The image's constraints are a part of the project's."""
+    """The image's constraints are a subset of the project's."""
     pins = [
         {line.split(" ")[0] for line in text.splitlines() if "==" in line}
         for text in (
@@ -162,7 +162,7 @@ def test_the_base_image_and_what_ci_installs_are_pinned() -> None:
         assert "--require-hashes" in line
 
 
-def test_network_policies_are_about_the_components() -> None:
+def test_network_policies_select_the_components() -> None:
     labels = {
         item["spec"].get("jobTemplate", item)["spec"]["template"]["metadata"]["labels"]["app"]
         for item in objects("deploy")

@@ -1,4 +1,4 @@
-"""Each service account may do what its component declares that it calls, and nothing else."""
+"""The roles grant exactly the permissions that each component declares."""
 
 import re
 import textwrap
@@ -38,14 +38,14 @@ def test_an_account_may_do_what_its_component_calls(
     assert (sorted(does - may), sorted(may - does)) == ([], []), "(missing, excess)"
 
 
-def test_the_dry_run_component_grants_what_the_flag_takes() -> None:
+def test_the_dry_run_component_grants_what_the_flag_needs() -> None:
     may = granted(bound_roles("vpa-updater", folder=DRY_RUN))
     assert may == declared(updater.access.REPLACEMENT_DRY_RUN)
     (binding,) = objects("ClusterRoleBinding", folder=DRY_RUN)
     assert [subject["name"] for subject in binding["subjects"]] == ["vpa-updater"]
 
 
-def test_pods_may_be_created_by_the_component_and_in_a_dry_run_only() -> None:
+def test_only_the_dry_run_component_grants_the_creation_of_pods_and_only_in_dry_runs() -> None:
     own = granted(objects("ClusterRole", "Role"))
     assert not [each for each in own if each[1:3] == ("pods", "create")]
     (policy,) = objects("ValidatingAdmissionPolicy", folder=DRY_RUN)
@@ -69,7 +69,7 @@ def test_the_dry_run_component_sets_the_flag() -> None:
     assert settings.replacement_dry_run
 
 
-def test_the_operations_page_tells_what_external_metrics_take() -> None:
+def test_the_operations_page_has_the_role_of_external_metrics() -> None:
     """Our manifests don't set the flag, so they don't grant it either."""
     page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
     (block,) = re.findall(r"^    apiVersion: rbac[^\n]*\n(?:    [^\n]*\n)*", page, re.MULTILINE)
@@ -79,18 +79,18 @@ def test_the_operations_page_tells_what_external_metrics_take() -> None:
     assert [subject["name"] for subject in binding["subjects"]] == ["vpa-recommender"]
 
 
-def test_roles_of_one_namespace_are_about_leases_and_the_secret_alone() -> None:
-    """Everything else is followed in all namespaces, so it would not be enough."""
+def test_namespaced_roles_grant_only_leases_and_the_secret() -> None:
+    """All other resources are watched in all namespaces."""
     own = {(LEASES.group, LEASES.resource), (SECRETS.group, SECRETS.resource)}
     assert {permission[:2] for permission in granted(objects("Role"))} == own
 
 
-def test_nobody_may_read_secrets_of_every_namespace() -> None:
+def test_no_role_grants_secrets_of_every_namespace() -> None:
     assert not [each for each in granted(objects("ClusterRole")) if each[1] == SECRETS.resource]
 
 
-def test_what_can_be_bound_to_a_name_is() -> None:
-    """Leases, webhooks and Secrets of others are none of our business."""
+def test_rules_are_bound_to_names_where_possible() -> None:
+    """Our components need no Leases, webhooks and Secrets of others."""
     sensitive = {"leases", "mutatingwebhookconfigurations", "secrets"}
     for _, resource, verb, name in granted(objects("ClusterRole", "Role")):
         assert name or verb == "create" or resource not in sensitive

@@ -1,4 +1,4 @@
-"""Our webhook over HTTPS, in a sandbox cluster; a test may have it patch nothing for a while."""
+"""The webhook over HTTPS in a sandbox cluster. A test can switch its patches off."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ AGENT = "vpa-admission-controller"
 
 @dataclass(slots=True)
 class AdmissionHook:
-    """Reviews new pods with the code of the product, over caches of its own."""
+    """A server that reviews new pods with the product's code and separate caches."""
 
     cluster: CachedCluster
     reviewer: Reviewer
@@ -50,7 +50,7 @@ class AdmissionHook:
 
     @contextlib.asynccontextmanager
     async def serving(self, folder: Path) -> AsyncIterator[dict[str, Any]]:
-        """Serve reviews; the registration to create."""
+        """Serve reviews; yield the webhook configuration to create."""
         bundle = throwaway_bundle()
         async with (
             following(self.cluster.caches),

@@ -1,4 +1,4 @@
-"""Admission as a process of its own, beside an API server that only lists."""
+"""Admission as a process, with an API server that only lists."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ def owned_by(kind: str, name: str) -> dict[str, Any]:
 
 
 def objects() -> dict[str, list[Any]]:
-    """A Deployment with its ReplicaSet, and a VPA on it."""
+    """Return a Deployment with its ReplicaSet, and a VPA for it."""
     replica_set = named("web-1")
     replica_set["metadata"] |= owned_by("Deployment", "web")
     target = {"cpu": "250m"}
@@ -70,7 +70,7 @@ POD = {
 async def running(
     api: FakeApi, folder: Path, *arguments: str
 ) -> AsyncIterator[tuple[Process, int]]:
-    """The process, and the port of its webhook."""
+    """Run the process; yield it with the port of its webhook."""
     port = free_port()
     flags = (*webhook_flags(folder, port), "--status-lease-update-interval=100ms", *arguments)
     async with running_component("admission", api, folder, *flags) as process:

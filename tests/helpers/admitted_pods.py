@@ -1,7 +1,7 @@
-"""Pods as a cluster with admission would store them, whatever pod, VPA and LimitRange there are.
+"""Pods as a cluster with admission stores them, for any pod, VPA and LimitRange.
 
-The chain is the API server's: it fills in defaults, its LimitRanger fills in those of the
-namespace, our webhook answers with a patch, and what comes out is filled in once more.
+The order is the API server's: it sets defaults, its LimitRanger sets those of the namespace, the
+webhook patches the pod, and the defaults are set once more.
 """
 
 import copy
@@ -35,14 +35,14 @@ GATES = FeatureGates(cpu_startup_boost=True)
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """A template's pod, and what a namespace says about it; objects as JSON."""
+    """A template's pod, its VPA and the LimitRanges of its namespace; objects as JSON."""
 
     pod: Json
     vpa: Json
     limit_ranges: Sequence[Json] = ()
-    most_boost: str = "0"  # the flag --max-allowed-cpu-boost; zero: no bound
+    most_boost: str = "0"  # the flag --max-allowed-cpu-boost
     pod_level: PodLevelMode = PodLevelMode.KEEP  # the flag --pod-level-resources
-    scales_sidecars: bool = False  # the gate NativeSidecar
+    scales_sidecars: bool = False  # the feature gate NativeSidecar
 
     @property
     def autoscaler(self) -> VerticalPodAutoscaler:
@@ -50,7 +50,7 @@ class World:
 
     @property
     def stored_limit_ranges(self) -> list[Json]:
-        """The API server fills in the defaults that a LimitRange doesn't give."""
+        """Return the LimitRanges with the defaults that the API server adds."""
         stored = copy.deepcopy(list(self.limit_ranges))
         for limit_range in stored:
             fill(LIMIT_RANGES, limit_range)
@@ -62,7 +62,7 @@ class World:
 
     @property
     def highest(self) -> dict[str, int]:
-        """The LimitRanges' maximum for a container, in millicores and bytes."""
+        """Return the LimitRanges' maximum for a container, in millicores and bytes."""
         found: dict[str, int] = {}
         for item in (item for spec in self.limits for item in spec.limits or ()):
             if item.type == "Container":
@@ -71,18 +71,18 @@ class World:
         return found
 
     def decoded(self, pod: Json) -> Pod:
-        """The pod as admission and updater decode it."""
+        """Return the pod as admission and updater decode it."""
         return msgspec.convert(pod, PodWithSidecars if self.scales_sidecars else Pod)
 
     def asked(self, pod: Json) -> Json:
-        """The pod as it comes to the webhook."""
+        """Return the pod as it is sent to the webhook."""
         asked = copy.deepcopy(pod)
         fill(PODS, asked)
         apply_defaults(asked, self.stored_limit_ranges)
         return asked
 
     def admitted(self, pod: Json) -> Json:
-        """The pod that is stored where ``pod`` is asked for."""
+        """Return the stored pod after the creation of ``pod``."""
         asked = self.asked(pod)
         operations = pod_patch(
             self.decoded(asked),
@@ -98,7 +98,7 @@ class World:
 
     @staticmethod
     def patched(pod: Json, operations: Sequence[Operation], *, without: Iterable[str]) -> Json:
-        """The pod after a patch by the updater, and ``without`` these annotations."""
+        """Return the pod after a patch by the updater, ``without`` these annotations."""
         patched: Json = jsonpatch.apply_patch(pod, msgspec.to_builtins(operations))
         fill(PODS, patched)
         for name in without:
@@ -107,14 +107,14 @@ class World:
 
 
 def resources_of(pod: Json) -> dict[str, Json]:
-    """Requests and limits by container, init containers included."""
+    """Return requests and limits by container, including init containers."""
     spec = pod["spec"]
     containers = (*spec["containers"], *spec.get("initContainers", ()))
     return {each["name"]: each.get("resources") or {} for each in containers}
 
 
 def unscaled(pod: Json, *, sidecars: bool) -> list[Json]:
-    """The init containers that must stay unchanged; ``sidecars`` is the gate NativeSidecar."""
+    """Return the init containers that must stay unchanged; ``sidecars`` is the feature gate."""
     return [
         each
         for each in pod["spec"].get("initContainers", ())
@@ -123,7 +123,7 @@ def unscaled(pod: Json, *, sidecars: bool) -> list[Json]:
 
 
 def numbers(pod: Json) -> dict[str, dict[tuple[str, str], int]]:
-    """The same in millicores and bytes, by (requests or limits, resource)."""
+    """Return resources in millicores and bytes, by (requests or limits, resource)."""
     return {
         name: {
             (part, resource): number
@@ -144,8 +144,8 @@ def _units(values: Mapping[str, Any] | None) -> dict[str, int]:
 NAMES = ("app", "proxy", "log", "extra")
 IMAGE = "registry.example/app:1"
 
-# Small numbers, because rounding shows there; and some of ordinary size. All resources of a
-# world are counted in the same way, so that bounds, requests and recommendations meet.
+# Small numbers, because of rounding, and some of ordinary size. All resources of a
+# world have the same range, so that bounds, requests and recommendations are comparable.
 SIZES = st.sampled_from([12, 120, 5000, 10**9])
 
 # Most pods have no init containers.
@@ -160,7 +160,7 @@ INIT_CONTAINERS: Sequence[tuple[str, ...]] = (
     ("sidecar", "plain", "sidecar"),
 )
 
-# What a container says of a resource: request and limit, one of them, neither, ...
+# Whether a container has a request and a limit of a resource.
 KINDS = ("both", "both", "both", "equal", "request", "limit", "none", "zero")
 
 Draw = st.DrawFn
@@ -168,7 +168,7 @@ Draw = st.DrawFn
 
 @dataclass(frozen=True)
 class Numbers:
-    """Draws amounts up to ``most`` millicores, or bytes."""
+    """A generator of amounts up to ``most`` millicores or bytes."""
 
     draw: Draw
     most: int
@@ -186,11 +186,11 @@ class Numbers:
         return [value for value in values if self.sometimes()]
 
     def amounts(self) -> Amounts:
-        """cpu or memory, or both, or neither."""
+        """Draw cpu, memory, both, or neither."""
         return {name: text(name, self.number()) for name in RESOURCES if self.sometimes()}
 
     def resources(self) -> Json:
-        """Requests and limits as the API server takes them: no request above its limit."""
+        """Draw valid requests and limits: no request exceeds its limit."""
         requests: Amounts = {}
         limits: Amounts = {}
         for name in RESOURCES:
@@ -208,7 +208,7 @@ class Numbers:
         return {part: values for part, values in parts.items() if values or self.sometimes()}
 
     def bounds(self, kind: str) -> Json:
-        """One item of a LimitRange, in the order that the API server asks for."""
+        """Draw one item of a LimitRange with numbers in the order that the API server requires."""
         item: Json = {"type": kind}
         between = ("defaultRequest", "default") if kind == "Container" else ()
         parts = ("min", *between, "max")
@@ -241,7 +241,7 @@ class Numbers:
         return {"type": "Quantity", "quantity": text("cpu", self.number())}
 
     def recommendation(self, name: str, policies: Sequence[Json]) -> Json:
-        """As a recommender writes it, who leaves out what isn't controlled; or nearly so."""
+        """Draw a recommendation, mostly only for the resources that the policies control."""
         own = [each for each in policies if each["containerName"] == name]
         rule = next(iter(own + [each for each in policies if each["containerName"] == "*"]), {})
         controlled = rule.get("controlledResources", RESOURCES)
@@ -258,7 +258,7 @@ class Numbers:
         }
 
     def init_containers(self) -> Json:
-        """Plain ones and native sidecars."""
+        """Draw plain init containers and native sidecars."""
         kinds = self.draw(st.sampled_from(INIT_CONTAINERS))
         always = {"restartPolicy": "Always"}
         containers = [
@@ -269,9 +269,9 @@ class Numbers:
         return {"initContainers": containers} if containers else {}
 
     def pod_resources(self, spec: Json) -> Json:
-        """Resources of the pod as a whole, as the API server takes them; most pods have none.
+        """Draw valid resources of the whole pod; most pods have none.
 
-        The request may be that of all containers, as the API server would fill it in, or the limit.
+        The request or the limit may be the sum of all containers, as the API server defaults it.
         """
         if self.draw(st.integers(0, 2)):
             return {}
@@ -295,7 +295,7 @@ class Numbers:
         return {"resources": {part: values for part, values in parts.items() if values}}
 
     def odd(self, resource: str) -> str:
-        """A text as others write it: in other units, or finer than what is counted."""
+        """Draw a quantity in another unit, or with a finer resolution than is counted."""
         number = self.number()
         if self.draw(st.integers(0, 5)):
             return text(resource, number)
@@ -305,7 +305,7 @@ class Numbers:
 
 
 def containers(pod: Json) -> list[Json]:
-    """The regular containers."""
+    """Return the regular containers."""
     found: list[Json] = pod["spec"]["containers"]
     return found
 
@@ -316,11 +316,11 @@ def text(resource: str, number: int) -> str:
 
 @st.composite
 def worlds(draw: Draw, *, boosts: bool = False) -> World:
-    """Any pod with any VPA and any LimitRanges that the API server would store."""
+    """Draw any pod with any VPA and LimitRanges that the API server would store."""
     some = Numbers(draw, draw(SIZES))
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
     init = some.init_containers()
-    # Something may be recommended for init containers, whether or not that counts.
+    # There may be recommendations for init containers, even if they have no effect.
     named = (*names, *(each["name"] for each in init.get("initContainers", ())))
     policies = [some.policy(name, boosts=boosts) for name in some.some_of((*named, "*"))]
     spec: Json = {"resourcePolicy": {"containerPolicies": policies}}

@@ -1,4 +1,4 @@
-"""Calls ASGI applications within the test, as a server would, but without a network."""
+"""A caller of ASGI applications within the test, as a server without a network."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -17,8 +17,8 @@ DISCONNECT = "http.disconnect"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
-    """An answer."""
+class Response:
+    """A response."""
 
     status: int
     headers: tuple[tuple[str, str], ...]  # names in lower case
@@ -26,7 +26,7 @@ class Heard:
 
 
 def scope_of(method: str, path: str, headers: Mapping[str, str]) -> Scope:
-    """What a server tells of a request; ``_`` in names of headers is ``-``."""
+    """Return the scope of a request; ``_`` in names of headers becomes ``-``."""
     place, _, query = path.partition("?")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return {
@@ -47,7 +47,7 @@ def scope_of(method: str, path: str, headers: Mapping[str, str]) -> Scope:
 
 
 def pieces(*bodies: bytes) -> list[Message]:
-    """A body as a connection brings it."""
+    """Return the messages of a body."""
     last = len(bodies) - 1
     return [
         {"type": "http.request", "body": body, "more_body": number < last}
@@ -55,8 +55,8 @@ def pieces(*bodies: bytes) -> list[Message]:
     ]
 
 
-async def call(app: Application, scope: Scope, messages: Iterable[Message]) -> Heard:
-    """Send a request, and stay until all of the answer has come."""
+async def call(app: Application, scope: Scope, messages: Iterable[Message]) -> Response:
+    """Send a request, and return when the response is complete."""
     waiting = list(messages)
     sent: list[Mapping[str, Any]] = []
     answered = asyncio.Event()
@@ -74,7 +74,7 @@ async def call(app: Application, scope: Scope, messages: Iterable[Message]) -> H
 
     await app(scope, receive, send)
     start, *rest = sent
-    return Heard(
+    return Response(
         status=start["status"],
         headers=tuple((name.decode().lower(), value.decode()) for name, value in start["headers"]),
         body=b"".join(message.get("body", b"") for message in rest),
@@ -83,7 +83,7 @@ async def call(app: Application, scope: Scope, messages: Iterable[Message]) -> H
 
 @dataclass(eq=False)
 class Watching:
-    """Somebody who watches until he leaves."""
+    """A client of a stream that stays connected until it leaves."""
 
     app: Application
     scope: Scope
@@ -92,7 +92,7 @@ class Watching:
     _left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Ask, and take what is told, until the server ends it."""
+        """Send the request, and receive until the server ends the response."""
         await self.app(self.scope, self._receive, self._send)
         self.ended = True
 

@@ -1,4 +1,4 @@
-"""Ordinary objects for tests; a keyword changes what matters in the case at hand."""
+"""Builders of ordinary objects for tests; keywords change the parts that a case is about."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def container(
     requests: Mapping[str, QuantityJson] | None = None,
     limits: Mapping[str, QuantityJson] | None = None,
 ) -> Container:
-    """A container with requests and limits as quantity texts."""
+    """Return a container with requests and limits as quantities."""
     return Container(name=name, resources=ResourceRequirements(requests=requests, limits=limits))
 
 
@@ -48,7 +48,7 @@ def pod(
     owner: tuple[str, str] | None = ("ReplicaSet", "web"),
     start_time: datetime | None = CREATED,
 ) -> Pod:
-    """A running pod of the ReplicaSet ``web`` with one container."""
+    """Return a running pod of the ReplicaSet ``web`` with one container."""
     owners = (
         None
         if owner is None
@@ -79,7 +79,7 @@ def recommendation(
     lower: Mapping[str, QuantityJson] | None = None,
     upper: Mapping[str, QuantityJson] | None = None,
 ) -> ContainerRecommendation:
-    """What the status of a VPA says of one container."""
+    """Return the recommendation for one container in a VPA's status."""
     return ContainerRecommendation(
         container_name=name,
         target=target if target is not None else {"cpu": "250m", "memory": "256Mi"},
@@ -98,7 +98,7 @@ def vpa(
     recommendations: tuple[ContainerRecommendation, ...] | None = None,
     created: datetime = CREATED,
 ) -> VerticalPodAutoscaler:
-    """A VPA on the Deployment ``web``; without ``recommendations`` its status has none."""
+    """Return a VPA for the Deployment ``web``; without ``recommendations`` its status is empty."""
     return VerticalPodAutoscaler(
         metadata=ObjectMeta(
             name=name,

@@ -1,4 +1,4 @@
-"""Certificates for servers on loopback."""
+"""Certificates of servers on loopback."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -8,9 +8,9 @@ from common.runtime.clock import SystemClock
 
 
 def new_bundle(*, valid_from: datetime | None = None, days: int = 1) -> authority.Bundle:
-    """An authority of its own, and what it vouches for: a server on 127.0.0.1.
+    """Return a new authority, and a certificate for 127.0.0.1 that it signed.
 
-    Handshakes check dates against the computer's clock: valid from now on, unless told.
+    By default they are valid from now on by the computer's clock, which TLS uses.
     """
     return authority.create(
         ["127.0.0.1"],
@@ -21,7 +21,7 @@ def new_bundle(*, valid_from: datetime | None = None, days: int = 1) -> authorit
 
 
 def write_pair(folder: Path, pair: authority.Pair) -> tuple[Path, Path]:
-    """The files of certificate and key, by the names that admission is told of."""
+    """Write certificate and key to a folder; return the paths of the files."""
     certificate, key = folder / "serverCert.pem", folder / "serverKey.pem"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)

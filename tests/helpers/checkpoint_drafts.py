@@ -1,11 +1,11 @@
-"""Drafts of checkpoints, with the history of a container that was seen in some hours."""
+"""Drafts of checkpoints with the history of a container at given hours."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from recommender.checkpoints.store import CheckpointDraft
+from recommender.checkpoints.checkpoint_store import CheckpointDraft
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
@@ -14,7 +14,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def history(hours: range, *, millicores: int = 100) -> History:
-    """What is known of a container that was seen in these hours."""
+    """Return the history of a container that had samples in these hours."""
     table = Aggregates(HalfLives())
     rows = np.array([table.new()])
     for hour in hours:

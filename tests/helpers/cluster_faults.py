@@ -1,4 +1,4 @@
-"""What goes wrong in a stormy cluster, one function for each."""
+"""The faults of :mod:`faulty_cluster`, one function each."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from workloads import NAMESPACE
 
 KUBELET_FAULTS = ("stuck", "error", "deferred", "infeasible", "silent", "unknown-reason")
 WRITES = ("pods/eviction", "pods/resize", "pods/*", "pods*")
-# Each says whether the call is carried out, or two of them together would refuse what was done.
+# Each decides whether the call is carried out; two effects could contradict each other.
 TROUBLE = (
     *(Effect(refuse=code, done=False) for code in Refusal if code is not Refusal.UNAUTHORIZED),
     Effect(refuse=Refusal.OVERLOADED, retry_after=10, done=False),
@@ -26,11 +26,11 @@ TROUBLE = (
     Effect(drop=True, done=True),
     Effect(delay=5.0),
     Effect(delay=25.0),
-    Effect(delay=58.0),  # nobody waits so long for the answer, and it is carried out
+    Effect(delay=58.0),  # the client times out, and the call is carried out
     Effect(delay=58.0, refuse=Refusal.UNAVAILABLE, done=False),
 )
 WATCH_TROUBLE = (
-    Effect(watch_delay=10.0),  # and as much again, behind the bundle before
+    Effect(watch_delay=10.0),  # twice as much for an event behind a delayed bundle
     Effect(watch_pause=0.01),
     Effect(watch_cut=20.0),
     Effect(watch_end=5.0),
@@ -41,7 +41,7 @@ WATCH_TROUBLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallsOf(Calls):
-    """Calls whose body is a pod of this app."""
+    """A rule for calls whose body is a pod of this app."""
 
     app: str
 
@@ -52,203 +52,204 @@ class _CallsOf(Calls):
         return bool(labels.get("app") == self.app)
 
 
-async def trouble_for_the_updater(storm: FaultyCluster) -> None:
-    """Calls are refused, lost or late for a while; some are carried out all the same."""
-    for undo in storm.undo:
+async def trouble_for_the_updater(faulty: FaultyCluster) -> None:
+    """Refuse, lose or delay calls for a while; some are carried out all the same."""
+    for undo in faulty.undo:
         undo()
-    storm.undo.clear()
-    for _ in range(storm.rng.randrange(4)):
-        effect = storm.rng.choice(TROUBLE)
+    faulty.undo.clear()
+    for _ in range(faulty.rng.randrange(4)):
+        effect = faulty.rng.choice(TROUBLE)
         if effect.delay:
-            effect = replace(effect, delay=storm.rng.uniform(0.01, effect.delay))
+            effect = replace(effect, delay=faulty.rng.uniform(0.01, effect.delay))
         fault = ApiFault(
-            calls=Calls(resource=storm.rng.choice(WRITES), user_agent=f"{MANAGER}*"),
+            calls=Calls(resource=faulty.rng.choice(WRITES), user_agent=f"{MANAGER}*"),
             effect=effect,
-            share=storm.rng.choice((0.1, 0.3, 0.6)),
+            share=faulty.rng.choice((0.1, 0.3, 0.6)),
         )
-        storm.undo.append(storm.cluster.api.faults.add(fault))
+        faulty.undo.append(faulty.cluster.api.faults.add(fault))
 
 
-async def trouble_for_its_watches(storm: FaultyCluster) -> None:
+async def trouble_for_its_watches(faulty: FaultyCluster) -> None:
     fault = ApiFault(
         calls=Calls(verb="watch", user_agent=f"{MANAGER}*"),
-        effect=storm.rng.choice(WATCH_TROUBLE),
-        count=storm.rng.randrange(1, 4),
+        effect=faulty.rng.choice(WATCH_TROUBLE),
+        count=faulty.rng.randrange(1, 4),
     )
-    undo = storm.cluster.api.faults.add(fault)
-    storm.undo.append(undo)
+    undo = faulty.cluster.api.faults.add(fault)
+    faulty.undo.append(undo)
     if fault.effect.watch_delay:
-        storm.undo_at_a_restart.append(undo)
+        faulty.undo_at_a_restart.append(undo)
 
 
-async def updater_dies(storm: FaultyCluster) -> None:
-    await storm.process.kill()
-    storm.process.start()
+async def updater_dies(faulty: FaultyCluster) -> None:
+    await faulty.process.kill()
+    faulty.process.start()
 
 
-async def updater_is_away_for_a_while(storm: FaultyCluster) -> None:
-    await storm.process.kill()
-    await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
-    storm.process.start()
+async def updater_is_away_for_a_while(faulty: FaultyCluster) -> None:
+    await faulty.process.kill()
+    await asyncio.sleep(faulty.rng.uniform(0, 2 * INTERVAL))
+    faulty.process.start()
 
 
-async def api_server_restarts(storm: FaultyCluster) -> None:
-    """What a slow watch still held is lost, and comes with the next one: that one is not slow.
+async def api_server_restarts(faulty: FaultyCluster) -> None:
+    """Restart the API server.
 
-    Else news would be later than ``LAG``, which the judge believes.
+    Events that a slow watch still held come with the next watch, which must not be slow.
+    Otherwise they could be later than ``LAG``, which the judge assumes.
     """
-    for undo in storm.undo_at_a_restart:
+    for undo in faulty.undo_at_a_restart:
         undo()
-    storm.undo_at_a_restart.clear()
-    await asyncio.shield(storm.cluster.restart_api_server())  # or the storm's end would stop it
+    faulty.undo_at_a_restart.clear()
+    await asyncio.shield(faulty.cluster.restart_api_server())  # the end of faults doesn't cancel it
 
 
-async def history_is_forgotten(storm: FaultyCluster) -> None:
-    await asyncio.shield(storm.cluster.forget_history())
+async def history_is_forgotten(faulty: FaultyCluster) -> None:
+    await asyncio.shield(faulty.cluster.forget_history())
 
 
-async def kubelet_trouble(storm: FaultyCluster) -> None:
-    """What becomes of resizes of a pod from now on, and the end of that for others."""
-    told = storm.rng.choice((*KUBELET_FAULTS, *(None,) * 2 * len(KUBELET_FAULTS)))
-    await storm.annotate(storm.some_pod(), {KUBELET_FAULT: told})
+async def kubelet_trouble(faulty: FaultyCluster) -> None:
+    """Set the result of future resizes of a pod, and end the set results of other pods."""
+    fault = faulty.rng.choice((*KUBELET_FAULTS, *(None,) * 2 * len(KUBELET_FAULTS)))
+    await faulty.annotate(faulty.some_pod(), {KUBELET_FAULT: fault})
 
 
-async def memory_runs_out(storm: FaultyCluster) -> None:
-    name = storm.some_pod()
-    await storm.annotate(name, {"usage.sandbox/memory": "1000Gi"})
+async def memory_runs_out(faulty: FaultyCluster) -> None:
+    name = faulty.some_pod()
+    await faulty.annotate(name, {"usage.sandbox/memory": "1000Gi"})
     await asyncio.sleep(INTERVAL)
-    await storm.annotate(name, {"usage.sandbox/memory": None})
+    await faulty.annotate(name, {"usage.sandbox/memory": None})
 
 
-async def node_shrinks_or_grows(storm: FaultyCluster) -> None:
-    node = storm.rng.choice(sorted(storm.cluster.kubelets.nodes))
-    await storm.node_is(node, storm.rng.choice((0.5, 0.75, 1.0, 1.0)))
+async def node_shrinks_or_grows(faulty: FaultyCluster) -> None:
+    node = faulty.rng.choice(sorted(faulty.cluster.kubelets.nodes))
+    await faulty.node_is(node, faulty.rng.choice((0.5, 0.75, 1.0, 1.0)))
 
 
-async def kubelet_dies_for_a_while(storm: FaultyCluster) -> None:
-    node = storm.rng.choice(sorted(storm.cluster.kubelets.nodes))
-    storm.cluster.kubelets.freeze(node)
-    await asyncio.sleep(storm.rng.uniform(INTERVAL / 4, 4 * INTERVAL))
-    storm.cluster.kubelets.thaw(node)
+async def kubelet_dies_for_a_while(faulty: FaultyCluster) -> None:
+    node = faulty.rng.choice(sorted(faulty.cluster.kubelets.nodes))
+    faulty.cluster.kubelets.freeze(node)
+    await asyncio.sleep(faulty.rng.uniform(INTERVAL / 4, 4 * INTERVAL))
+    faulty.cluster.kubelets.thaw(node)
 
 
-async def pod_is_deleted(storm: FaultyCluster) -> None:
+async def pod_is_deleted(faulty: FaultyCluster) -> None:
     with contextlib.suppress(KubeError):
-        await storm.admin.delete(
+        await faulty.admin.delete(
             PODS,
-            storm.some_pod(),
+            faulty.some_pod(),
             namespace=NAMESPACE,
-            grace_period_seconds=storm.rng.choice((0, None)),
+            grace_period_seconds=faulty.rng.choice((0, None)),
         )
 
 
-async def pod_changes_owner(storm: FaultyCluster) -> None:
-    """It is let go, and its controller makes another one; it ends later."""
-    name = storm.some_pod()
-    await storm.merge(PODS.as_dicts(), name, {"metadata": {"ownerReferences": None}})
-    await storm.merge(PODS.as_dicts(), name, {"metadata": {"labels": {"app": "nobody"}}})
-    await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
+async def pod_changes_owner(faulty: FaultyCluster) -> None:
+    """Remove the pod's owner, so that its controller creates another; delete it later."""
+    name = faulty.some_pod()
+    await faulty.merge(PODS.as_dicts(), name, {"metadata": {"ownerReferences": None}})
+    await faulty.merge(PODS.as_dicts(), name, {"metadata": {"labels": {"app": "other"}}})
+    await asyncio.sleep(faulty.rng.uniform(0, 2 * INTERVAL))
     with contextlib.suppress(KubeError):
-        await storm.admin.delete(PODS, name, namespace=NAMESPACE)
+        await faulty.admin.delete(PODS, name, namespace=NAMESPACE)
 
 
-async def vpa_goes_and_comes(storm: FaultyCluster) -> None:
-    one = storm.some_workload()
+async def vpa_goes_and_comes(faulty: FaultyCluster) -> None:
+    one = faulty.some_workload()
     with contextlib.suppress(KubeError):
-        await storm.admin.delete(VPAS, one.name, namespace=NAMESPACE)
-        await asyncio.sleep(storm.rng.uniform(0, 2 * INTERVAL))
+        await faulty.admin.delete(VPAS, one.name, namespace=NAMESPACE)
+        await asyncio.sleep(faulty.rng.uniform(0, 2 * INTERVAL))
     with contextlib.suppress(KubeError):
-        await storm.create_vpa(one)
+        await faulty.create_vpa(one)
 
 
-async def webhook_patches_nothing_for_a_while(storm: FaultyCluster) -> None:
-    assert storm.webhook is not None
-    storm.webhook.patches = False
-    await asyncio.sleep(storm.rng.uniform(INTERVAL, 8 * INTERVAL))
-    storm.webhook.patches = True
+async def webhook_patches_nothing_for_a_while(faulty: FaultyCluster) -> None:
+    assert faulty.webhook is not None
+    faulty.webhook.patches = False
+    await asyncio.sleep(faulty.rng.uniform(INTERVAL, 8 * INTERVAL))
+    faulty.webhook.patches = True
 
 
-async def scaled(storm: FaultyCluster) -> None:
-    one = storm.some_workload()
+async def scaled(faulty: FaultyCluster) -> None:
+    one = faulty.some_workload()
     if one.kind != "DaemonSet":
-        replicas = max(1, one.replicas + storm.rng.choice((-1, 0, 0, 1, 2)))
-        await storm.merge(one.endpoint, one.name, {"spec": {"replicas": replicas}})
+        replicas = max(1, one.replicas + faulty.rng.choice((-1, 0, 0, 1, 2)))
+        await faulty.merge(one.endpoint, one.name, {"spec": {"replicas": replicas}})
 
 
-async def rolled_out(storm: FaultyCluster) -> None:
-    """A Deployment gets another template; nothing is wrong with it."""
-    one = _some_deployment(storm)
-    async with _out_of_range_perhaps(storm, one):
-        await storm.roll_out(one)
-        await asyncio.sleep(storm.rng.uniform(0, 8 * INTERVAL))
+async def rolled_out(faulty: FaultyCluster) -> None:
+    """Change a Deployment's template, without a fault."""
+    one = _some_deployment(faulty)
+    async with _out_of_range_perhaps(faulty, one):
+        await faulty.roll_out(one)
+        await asyncio.sleep(faulty.rng.uniform(0, 8 * INTERVAL))
 
 
-async def rollout_is_stuck_for_a_while(storm: FaultyCluster) -> None:
-    """Its new pods never become Ready, find no node, or are refused; it is repaired later."""
-    one = _some_deployment(storm)
-    before = storm.revisions[one.name]
-    async with _out_of_range_perhaps(storm, one):
-        await storm.roll_out(one, obstacle=storm.rng.choice(list(Obstacle)))
-        await asyncio.sleep(storm.rng.uniform(INTERVAL, 12 * INTERVAL))
-        await storm.roll_out(one, revision=storm.rng.choice((before, None)))
+async def rollout_is_stuck_for_a_while(faulty: FaultyCluster) -> None:
+    """Roll out a template whose pods never become ready or are refused; repair it later."""
+    one = _some_deployment(faulty)
+    before = faulty.revisions[one.name]
+    async with _out_of_range_perhaps(faulty, one):
+        await faulty.roll_out(one, obstacle=faulty.rng.choice(list(Obstacle)))
+        await asyncio.sleep(faulty.rng.uniform(INTERVAL, 12 * INTERVAL))
+        await faulty.roll_out(one, revision=faulty.rng.choice((before, None)))
 
 
-async def quota_is_tight_for_a_while(storm: FaultyCluster) -> None:
-    """Of the namespace: there is room for what runs, and for little more, or for less."""
-    names = storm.rng.sample(("requests.cpu", "requests.memory", "pods"), 2)
-    await storm.limit_namespace(names, storm.rng.uniform(0.97, 1.03))
-    await asyncio.sleep(storm.rng.uniform(INTERVAL, 20 * INTERVAL))
-    await storm.lift_quota()
+async def quota_is_tight_for_a_while(faulty: FaultyCluster) -> None:
+    """Set a quota of the namespace that is little above or below the present usage."""
+    names = faulty.rng.sample(("requests.cpu", "requests.memory", "pods"), 2)
+    await faulty.limit_namespace(names, faulty.rng.uniform(0.97, 1.03))
+    await asyncio.sleep(faulty.rng.uniform(INTERVAL, 20 * INTERVAL))
+    await faulty.lift_quota()
 
 
-async def policy_refuses_pods_for_a_while(storm: FaultyCluster) -> None:
-    """Those of one workload, as another program's policy or webhook does."""
-    one = storm.some_workload()
-    async with _out_of_range_perhaps(storm, one):
-        await _refused_for_a_while(storm, _CallsOf(app=one.name, verb="create", resource="pods"))
+async def policy_refuses_pods_for_a_while(faulty: FaultyCluster) -> None:
+    """Refuse the pods of one workload, as a policy or webhook of another program does."""
+    one = faulty.some_workload()
+    async with _out_of_range_perhaps(faulty, one):
+        await _refused_for_a_while(faulty, _CallsOf(app=one.name, verb="create", resource="pods"))
 
 
-async def policy_refuses_resizes_for_a_while(storm: FaultyCluster) -> None:
-    name = f"{storm.some_workload().name}-*"
-    await _refused_for_a_while(storm, Calls(verb="patch", resource="pods/resize", name=name))
+async def policy_refuses_resizes_for_a_while(faulty: FaultyCluster) -> None:
+    name = f"{faulty.some_workload().name}-*"
+    await _refused_for_a_while(faulty, Calls(verb="patch", resource="pods/resize", name=name))
 
 
-async def _refused_for_a_while(storm: FaultyCluster, calls: Calls) -> None:
+async def _refused_for_a_while(faulty: FaultyCluster, calls: Calls) -> None:
     text = 'admission webhook "policy.example.com" denied the request: not today'
     effect = Effect(refuse=Refusal.FORBIDDEN, message=text, done=False)
-    undo = storm.cluster.api.faults.add(ApiFault(calls=calls, effect=effect))
-    storm.undo_at_the_end.append(undo)
-    await asyncio.sleep(storm.rng.uniform(INTERVAL, 20 * INTERVAL))
+    undo = faulty.cluster.api.faults.add(ApiFault(calls=calls, effect=effect))
+    faulty.undo_at_the_end.append(undo)
+    await asyncio.sleep(faulty.rng.uniform(INTERVAL, 20 * INTERVAL))
     undo()
 
 
 @contextlib.asynccontextmanager
-async def _out_of_range_perhaps(storm: FaultyCluster, one: Workload) -> AsyncIterator[None]:
-    """All pods of the workload may be out of range meanwhile."""
-    drifts = storm.rng.random() < 0.6
+async def _out_of_range_perhaps(faulty: FaultyCluster, one: Workload) -> AsyncIterator[None]:
+    """Move all pods of the workload out of range within the block, in three of five cases."""
+    drifts = faulty.rng.random() < 0.6
     if drifts:
-        cpu, memory = storm.rng.randrange(50, 700, 50), storm.rng.randrange(64, 1024, 64)
-        await storm.recommend(one.name, cpu, memory)
+        cpu, memory = faulty.rng.randrange(50, 700, 50), faulty.rng.randrange(64, 1024, 64)
+        await faulty.recommend(one.name, cpu, memory)
     yield
     if drifts:
-        await storm.recommend(one.name, 200, 256, exact=False)
+        await faulty.recommend(one.name, 200, 256, exact=False)
 
 
-def _some_deployment(storm: FaultyCluster) -> Workload:
-    return storm.rng.choice([one for one in storm.workloads if one.kind == "Deployment"])
+def _some_deployment(faulty: FaultyCluster) -> Workload:
+    return faulty.rng.choice([one for one in faulty.workloads if one.kind == "Deployment"])
 
 
-async def new_recommendation(storm: FaultyCluster) -> None:
-    """For one VPA; now and then more than any node has."""
-    cpu = storm.rng.choice((*range(50, 700, 50), 20_000))
-    memory = storm.rng.choice(range(64, 1024, 64))
-    await storm.recommend(storm.some_workload().name, cpu, memory)
+async def new_recommendation(faulty: FaultyCluster) -> None:
+    """Change the recommendation of one VPA, sometimes beyond any node's size."""
+    cpu = faulty.rng.choice((*range(50, 700, 50), 20_000))
+    memory = faulty.rng.choice(range(64, 1024, 64))
+    await faulty.recommend(faulty.some_workload().name, cpu, memory)
 
 
-async def out_of_range_for_a_while(storm: FaultyCluster) -> None:
-    """All pods of one workload; resized ones come into it, evicted ones come back as before."""
-    one = storm.some_workload()
-    cpu = storm.rng.choice((*range(50, 700, 50), 20_000))
-    await storm.recommend(one.name, cpu, storm.rng.choice(range(64, 1024, 64)))
-    await asyncio.sleep(storm.rng.uniform(INTERVAL, 10 * INTERVAL))
-    await storm.recommend(one.name, 200, 256, exact=False)
+async def out_of_range_for_a_while(faulty: FaultyCluster) -> None:
+    """Move all pods of a workload out of range. Resizes bring them into it, evictions don't."""
+    one = faulty.some_workload()
+    cpu = faulty.rng.choice((*range(50, 700, 50), 20_000))
+    await faulty.recommend(one.name, cpu, faulty.rng.choice(range(64, 1024, 64)))
+    await asyncio.sleep(faulty.rng.uniform(INTERVAL, 10 * INTERVAL))
+    await faulty.recommend(one.name, 200, 256, exact=False)

@@ -1,4 +1,4 @@
-"""Our components as processes of the operating system, and what they are started with."""
+"""Components as processes of the operating system, and their flags."""
 
 import asyncio
 import json
@@ -9,50 +9,45 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.runtime.web import listen
-from fake_api import PATIENCE, FakeApi
+from common.runtime.web_server import listen
+from fake_api import TIMEOUT, FakeApi
 
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass
 class Process:
-    """A running component, and what it has said."""
+    """A running component and its log."""
 
     name: str
     process: asyncio.subprocess.Process
     ops: int  # port of the ops address
     log: list[str] = field(default_factory=list)
-    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _logged: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def read_log(self) -> None:
-        """Keep what it says, until it ends."""
+        """Read its output until it ends."""
         assert self.process.stderr is not None
         while line := await self.process.stderr.readline():
-            async with self._told:
+            async with self._logged:
                 self.log.append(line.decode())
-                self._told.notify_all()
-
-    def has_nobody(self) -> bool:
-        """Whether it has ended, and every process that it had started."""
-        assert self.process.stderr is not None
-        return self.process.stderr.at_eof()
+                self._logged.notify_all()
 
     def said(self, sentence: str) -> list[str]:
-        """The lines that hold a sentence."""
+        """Return the log lines that contain a text."""
         return [line for line in self.log if sentence in line]
 
     async def logged(self, sentence: str) -> None:
-        """Wait until it has said a sentence."""
-        async with asyncio.timeout(PATIENCE), self._told:
-            await self._told.wait_for(lambda: self.said(sentence))
+        """Wait until the log contains a text."""
+        async with asyncio.timeout(TIMEOUT), self._logged:
+            await self._logged.wait_for(lambda: self.said(sentence))
 
     async def get(self, path: str) -> tuple[int, str]:
-        """HTTP status and body of an answer of the ops address."""
+        """Return HTTP status and body of a response of the ops address."""
         return await http_get(self.ops, path)
 
     async def cycles(self) -> int:
-        """How many cycles have ended, successful or not."""
+        """Return the number of finished cycles, successful or not."""
         _, metrics = await self.get("/metrics")
         for line in metrics.splitlines():
             if "execution_latency_seconds_count" in line and 'step="total"' in line:
@@ -60,26 +55,26 @@ class Process:
         return 0
 
     async def ended(self, *, within: float = 5) -> int:
-        """The exit code; five seconds are what is promised after a signal."""
+        """Wait five seconds for its end, the limit after a signal; return the exit code."""
         async with asyncio.timeout(within):
             return await self.process.wait()
 
     async def stop(self) -> tuple[int, float]:
-        """Send SIGTERM; the exit code, and how many seconds it took."""
+        """Send SIGTERM; return the exit code and the seconds until the end."""
         began = asyncio.get_running_loop().time()
         self.process.terminate()
         code = await self.process.wait()
         return code, asyncio.get_running_loop().time() - began
 
     async def kill(self) -> None:
-        """Send SIGKILL, unless it has ended."""
+        """Send SIGKILL if it runs."""
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
 
 
 async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
-    """``python -P -m <command>``, with our own environment less what would steer it."""
+    """Run ``python -P -m <command>`` without the environment variable NAMESPACE."""
     environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", *command),
@@ -90,7 +85,7 @@ async def start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
 
 
 async def http_get(port: int, path: str) -> tuple[int, str]:
-    """HTTP status and body of an answer on a loopback port."""
+    """Return HTTP status and body of a response from a loopback port."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
     writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -99,13 +94,13 @@ async def http_get(port: int, path: str) -> tuple[int, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Return a currently free port."""
     with listen(f"{LOOPBACK}:0") as found:
         return int(found.getsockname()[1])
 
 
 def webhook_flags(folder: Path, port: int) -> list[str]:
-    """What lets admission serve, with the certificates of a folder, and register on loopback."""
+    """Return admission's flags for the certificates of a folder and a registration on loopback."""
     return [
         f"--port={port}",
         "--register-by-url",
@@ -121,7 +116,7 @@ def webhook_flags(folder: Path, port: int) -> list[str]:
 async def running_component(
     name: str, api: FakeApi, folder: Path, *arguments: str
 ) -> AsyncIterator[Process]:
-    """A component against an API server that keeps still; what runs at the end is killed."""
+    """Run a component against an API server that sends no events; kill it at the end."""
     ops, kubeconfig = free_port(), folder / "kubeconfig"
     kubeconfig.write_text(_kubeconfig(f"http://{LOOPBACK}:{api.port}"))
     flags = (f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ops}", *arguments)
@@ -139,13 +134,13 @@ async def running_component(
 
 def _kubeconfig(server: str) -> str:
     cluster = {"name": "fake", "cluster": {"server": server}}
-    context = {"name": "fake", "context": {"cluster": "fake", "user": "nobody"}}
+    context = {"name": "fake", "context": {"cluster": "fake", "user": "anonymous"}}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "fake",
         "clusters": [cluster],
         "contexts": [context],
-        "users": [{"name": "nobody", "user": {}}],
+        "users": [{"name": "anonymous", "user": {}}],
     }
     return json.dumps(content)

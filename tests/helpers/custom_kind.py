@@ -1,4 +1,4 @@
-"""A custom kind, for tests of owners and targets that our components know nothing of."""
+"""A custom kind for tests of owners and targets that the components have no types for."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def robots(group: str = GROUP) -> Endpoint[dict[str, Any]]:
-    """All of them, of one group."""
+    """Return the endpoint of the custom kind."""
     return Endpoint(group, "v1", "robots", "Robot", dict[str, Any])
 
 
@@ -24,7 +24,7 @@ ROBOTS = robots()
 
 
 async def define_robots(client: KubeClient, group: str = GROUP, *, scale: bool = True) -> str:
-    """Have the API server serve them, with ``/scale`` or without; the definition's name."""
+    """Create its definition, with or without ``/scale``; return the definition's name."""
     name = f"robots.{group}"
     definition = {
         "metadata": {"name": name},
@@ -48,7 +48,7 @@ async def define_robots(client: KubeClient, group: str = GROUP, *, scale: bool =
 
 
 def robot(name: str, group: str = GROUP, **spec: Any) -> dict[str, Any]:
-    """The manifest of one."""
+    """Return the manifest of one object."""
     return {
         "apiVersion": f"{group}/v1",
         "kind": "Robot",

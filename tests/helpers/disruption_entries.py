@@ -1,4 +1,4 @@
-"""Entries of a disruption log, as a test of its judge writes them."""
+"""Entries of a disruption log for tests of its judge."""
 
 import contextlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def at(seconds: float) -> datetime:
 
 
 def pod(name: str, seconds: float = 0) -> PodState:
-    """A running and ready one."""
+    """Return the entry of a running and ready pod."""
     return PodState(
         at=at(seconds),
         uid=name,
@@ -95,7 +95,7 @@ def owned(old: int, new: int) -> list[Entry]:
     return [Wanted(at(0), OLD, old, DEPLOYMENT), Wanted(at(0), NEW, new, DEPLOYMENT)]
 
 
-# Eight pods, all of them new.
+# Eight pods, all new.
 SETTLED: list[Entry] = [
     rollout(0, in_progress=False),
     *owned(0, 8),

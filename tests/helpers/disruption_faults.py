@@ -1,4 +1,4 @@
-"""What the judge of the proofs found, and what was logged before it."""
+"""Faults that the judge of the proofs found, and the log before them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ _BEFORE = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that the updater should not have sent."""
+    """A call that the updater should not have sent."""
 
     at: datetime
     app: str
-    told: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.at:%d %H:%M:%S} {self.told}"
+        return f"{self.at:%d %H:%M:%S} {self.text}"
 
 
 def history(entries: Iterable[Entry], fault: Fault) -> list[str]:
-    """What was logged of a workload, and of the updater, in the two minutes before a fault."""
+    """Return the log of a workload and of the updater in the two minutes before a fault."""
     found = []
     for entry in entries:
         if timedelta() <= fault.at - entry.at <= _BEFORE:
@@ -41,24 +41,24 @@ def history(entries: Iterable[Entry], fault: Fault) -> list[str]:
 
 
 def _line(entry: Entry, app: str) -> str:
-    """A line for an entry; empty if it is about another workload."""
+    """Return a line for an entry; empty if it is about another workload."""
     match entry:
         case PodState():
             flags = ("pending", "there", "ready", "evicted", "restarts", "patched")
-            told = " ".join(name for name in flags if getattr(entry, name))
+            text = " ".join(name for name in flags if getattr(entry, name))
             asked = entry.wanted["app"].get("requests")
-            return f"{entry.name} {told} {entry.waits} {asked}" if entry.app == app else ""
+            return f"{entry.name} {text} {entry.waits} {asked}" if entry.app == app else ""
         case Call():
             done = "refused" if entry.done_at is None else f"done {entry.done_at:%H:%M:%S}"
             return (
                 f"{entry.kind} of {entry.name} {done}" if entry.name.startswith(f"{app}-") else ""
             )
         case Wanted():
-            told = f"{entry.group[1]} wants {entry.replicas}"
-            return told if f"{entry.group[1]}-".startswith(f"{app}-") else ""
+            text = f"{entry.group[1]} wants {entry.replicas}"
+            return text if f"{entry.group[1]}-".startswith(f"{app}-") else ""
         case Rollout():
-            told = f"{'rolling' if entry.in_progress else 'complete'}, {entry.replicas} replicas"
-            return told if entry.group[1] == app else ""
+            text = f"{'rolling' if entry.in_progress else 'complete'}, {entry.replicas} replicas"
+            return text if entry.group[1] == app else ""
         case VpaBegins():
             return "new VPA" if entry.group[1] == app else ""
         case PassBegins():

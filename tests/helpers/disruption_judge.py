@@ -1,6 +1,6 @@
-"""The judge of the proofs: whether what the updater asked for was allowed.
+"""The judge of the proofs: it checks that the updater's calls were allowed.
 
-It knows nothing of the updater: it reads a log of the cluster, and counts for itself.
+It shares no code with the updater. It reads a log of the cluster and counts independently.
 """
 
 import math
@@ -26,12 +26,12 @@ from lost_pods import LostPods
 
 _DEFERRED = "Deferred"
 _NEVER = datetime.min.replace(tzinfo=UTC)
-_BUDGET_LAG = timedelta(seconds=2)  # until a budget's status tells of a pod that has gone
+_BUDGET_LAG = timedelta(seconds=2)  # until a budget's status reflects a pod's deletion
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The pods of a group, or of a whole workload, at one moment, and how many it wants."""
+    """The pods of a group or of a whole workload at one moment, and its wanted number of pods."""
 
     there: frozenset[str]
     running: frozenset[str]
@@ -42,27 +42,26 @@ class _View:
 
 @dataclass(slots=True)
 class Judge:
-    """Replays a log, and says what should not have been sent.
+    """A judge that replays a log and reports calls that should not have been sent.
 
-    Somebody else may take pods down while a pass is under way, or before the watch tells of it.
-    So a call is right if it was so in some state of its group since ``lag`` before the pass began.
-    What the updater itself has asked for counts from the moment at which it was asked for, if it
-    was carried out sooner or later. A process that died meanwhile can tell its successor nothing:
-    from then on the call counts when it is carried out (docs/operations.md: an interval of a minute
-    leaves nothing unknown).
+    Other clients can take pods down during a pass, or before a watch reports it. So a call is right
+    if it was right in some state of its group since ``lag`` before the pass began. The updater's
+    own calls count from the time when they were sent, if they were carried out. A process that was
+    killed can't pass its calls on to its successor: after that they count from the time when they
+    are carried out (docs/operations.md: with an interval of a minute nothing is unknown).
 
     Each group of a direct controller keeps its tolerance, and so does the whole workload, the
     Deployment with all its ReplicaSets. No eviction is sent for a workload with fewer pods than
-    its VPA's ``minReplicas``. While a Deployment is being rolled out nothing takes away an
-    available pod beyond its strategy's ``maxUnavailable``; with the strategy Recreate that is any,
-    and no eviction is sent at all.
+    its VPA's ``minReplicas``. During a rollout of a Deployment no call takes away an available pod
+    beyond its strategy's ``maxUnavailable``. With the strategy Recreate that is any pod, and no
+    eviction is sent at all.
     """
 
     tolerance_fraction: float
     lag: timedelta
-    guarded: Mapping[str, int] = field(default_factory=dict)  # by app: pods that are to be kept
+    guarded: Mapping[str, int] = field(default_factory=dict)  # by app: minimum of ready pods
     min_replicas: Mapping[str, int] = field(default_factory=dict)  # by app, of its VPA
-    counts_lost: bool = False  # a webhook patches new pods, and the updater looks at them
+    counts_lost: bool = False  # a webhook patches new pods, and the updater checks them
     faults: list[Fault] = field(default_factory=list)
     _pods: dict[str, PodState] = field(default_factory=dict)
     _members: dict[Group, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -78,22 +77,22 @@ class Judge:
     _wanted_since: dict[str, datetime] = field(default_factory=dict)
     _gone_since: dict[str, datetime] = field(default_factory=dict)
     _out: dict[str, datetime] = field(default_factory=dict)  # by us; when it was carried out
-    _forgotten: dict[str, datetime] = field(default_factory=dict)  # will be out at that time
+    _forgotten: dict[str, datetime] = field(default_factory=dict)  # by UID; out at that time
     _lost: LostPods = field(default_factory=LostPods)
-    _since: datetime | None = None  # from when on a state may have been what the updater saw
+    _since: datetime | None = None  # start of the states that the updater may have seen
 
     def check(self, entries: Iterable[Entry]) -> None:
         """Replay a log.
 
         Raises:
-            AssertionError: something should not have been sent; a line for each, and what was
-                logged before the first of them.
+            AssertionError: calls should not have been sent. The text has a line for each, and the
+                log before the first of them.
         """
         entries = list(entries)
         faults = self._replay(entries)
         if faults:
-            told = (f"{len(faults)} should not have been sent:", *map(str, faults[:30]))
-            raise AssertionError("\n".join((*told, *history(entries, faults[0]))))
+            lines = (f"{len(faults)} should not have been sent:", *map(str, faults[:30]))
+            raise AssertionError("\n".join((*lines, *history(entries, faults[0]))))
 
     def _replay(self, entries: Iterable[Entry]) -> list[Fault]:
         for entry in entries:
@@ -125,7 +124,7 @@ class Judge:
         return self.faults
 
     def _workload(self, group: Group) -> Group:
-        """The Deployment of a ReplicaSet; anything else is its own."""
+        """Return the Deployment of a ReplicaSet, or the group itself."""
         return self._owners.get(group, group)
 
     def _count_lost(self, workload: Group, now: datetime) -> None:
@@ -171,13 +170,13 @@ class Judge:
             self._note(group, state.at)
 
     def _groups(self, state: PodState) -> set[Group]:
-        """The group of its controller, and the whole workload's."""
+        """Return the group of the pod's controller, and that of the whole workload."""
         return set() if state.group is None else {state.group, self._workload(state.group)}
 
     def _guard(self, state: PodState) -> None:
-        """A ready pod was evicted: its PodDisruptionBudget has to be kept.
+        """Check the PodDisruptionBudget of an evicted ready pod.
 
-        A pod that somebody else took down in this very moment was still counted.
+        A pod that another client took down at the same moment was still counted.
         """
         lately = {
             uid
@@ -187,11 +186,11 @@ class Judge:
         left = (self._healthy[state.app] | lately) - {state.uid}
         left = {uid for uid in left if self._pods[uid].app == state.app}
         if len(left) < self.guarded.get(state.app, 0):
-            told = (
+            text = (
                 f"eviction of {state.name}: its PodDisruptionBudget keeps "
                 f"{self.guarded[state.app]}, and {len(left)} are left"
             )
-            self.faults.append(Fault(state.at, state.app, told))
+            self.faults.append(Fault(state.at, state.app, text))
 
     def _note(self, group: Group, at: datetime) -> None:
         there = frozenset(self._members[group])
@@ -241,7 +240,7 @@ class Judge:
             self._lost.evicted(workload, call)
 
     def _wrongs(self, call: Call, state: PodState, since: datetime) -> Iterator[str]:
-        """What the disruption breaks; a Pending pod is part of no budget."""
+        """Yield the rules that a disruption breaks. A Pending pod is part of no budget."""
         assert state.group is not None
         was_pending = state.pending or self._pending.get(call.uid, _NEVER) >= since
         workload = self._workload(state.group)
@@ -265,13 +264,13 @@ class Judge:
             )
 
     def _seen(self, group: Group, since: datetime) -> list[_View]:
-        """The states of which one may have been what the updater saw."""
+        """Return the states that the updater may have seen."""
         return self._views[group][max(bisect_right(self._times[group], since) - 1, 0) :]
 
     def _tolerates(self, view: _View, uid: str, *, whole: bool) -> bool:
-        """Whether enough pods are left running without this one.
+        """Return whether enough pods run without this one.
 
-        While a workload is rolled out, all its groups together, only available pods count (X105).
+        During a rollout of any of its groups only the workload's available pods count (X105).
         """
         if whole and view.rollout is not None and uid not in view.ready:
             return True
@@ -281,7 +280,7 @@ class Judge:
         return untouched or len(alive - {uid}) >= view.replicas - tolerance
 
     def _leaves_enough(self, view: _View, uid: str, *, evicts: bool) -> bool:
-        """Whether a rollout has enough available pods without this one."""
+        """Return whether a rollout has enough available pods without this one."""
         rollout = view.rollout
         if rollout is None:
             return True

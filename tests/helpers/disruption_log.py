@@ -1,7 +1,7 @@
-"""What the updater asked for and what became of it, in a sandbox.
+"""A log of the updater's calls and of their effects in a sandbox.
 
-It knows nothing of the updater: it writes down the calls as they arrive at the API server, and the
-pods as they are stored.
+It shares no code with the updater. It records calls as they arrive at the API server, and pods as
+they are stored.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -49,10 +49,10 @@ class PodState:
     group: Group | None
     app: str  # its label
     pending: bool
-    there: bool  # neither asked to go, nor gone, nor ended
+    there: bool  # not being deleted, not deleted, and not ended
     ready: bool
     evicted: bool  # by the eviction API
-    waits: str  # for the kubelet: deferred, in progress, error, or for an unknown reason
+    waits: str  # the state of an unfinished resize: deferred, in progress, error, or unknown
     restarts: bool  # an unfinished resize is going to restart a container
     wanted: Mapping[str, Any]  # the resources of its spec, by container
     patched: bool = False  # has the annotation of our webhook
@@ -70,15 +70,15 @@ class Call:
     kind: str  # the subresource: eviction, resize
     uid: str
     name: str
-    restarts: bool = False  # asks for what restarts a container
-    changes: bool = True  # asks for something else than what the spec says already
-    replaces: bool = False  # asks for less of something than the spec, or for what the pod has
+    restarts: bool = False  # restarts a container
+    changes: bool = True  # differs from the spec
+    replaces: bool = False  # requests less than the spec, or what the pod has
     done_at: datetime | None = None  # when the API server carried it out
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many pods a controller asks for, from then on."""
+    """The number of pods that a controller wants from then on."""
 
     at: datetime
     group: Group
@@ -88,10 +88,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """What a Deployment asks for, and whether it is being rolled out, from then on.
+    """The wanted pods of a Deployment from then on, and whether a rollout is in progress.
 
     A rollout begins with a change of the template. It ends when the newest ReplicaSet is complete:
-    all replicas are available, and no old pod is left. A pod that is lost later is no new rollout.
+    all replicas are available, and no old pod is left. A later loss of a pod is no new rollout.
     """
 
     at: datetime
@@ -103,7 +103,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class VpaBegins:
-    """A VPA for this workload was created."""
+    """The creation of a VPA for this workload."""
 
     at: datetime
     group: Group
@@ -111,19 +111,19 @@ class VpaBegins:
 
 @dataclass(frozen=True, slots=True)
 class PassBegins:
-    """From here on the updater looks at the cluster."""
+    """The start of a pass, when the updater reads the cluster."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessBegins:
-    """An updater starts, that knows of no call of those before it."""
+    """The start of an updater that has no record of earlier calls."""
 
     at: datetime
 
 
-# Each request is a task of its own, and the store calls its listeners within the write.
+# Each request is a separate task, and the store calls its listeners within the write.
 _at_hand: ContextVar[Call | None] = ContextVar("_at_hand", default=None)
 
 Entry = PodState | Call | Wanted | Rollout | VpaBegins | PassBegins | ProcessBegins
@@ -131,21 +131,21 @@ Entry = PodState | Call | Wanted | Rollout | VpaBegins | PassBegins | ProcessBeg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Witness(Calls):
-    """A rule of the API server's faults that hits nothing, but sees every call as it arrives."""
+    """A rule of the API server's faults that has no effect but records every arriving call."""
 
-    tell: Callable[[Request, Place, str], None]
+    record: Callable[[Request, Place, str], None]
 
     def include(self, request: Request, place: Place, verb: str) -> bool:
-        self.tell(request, place, verb)
+        self.record(request, place, verb)
         return False
 
 
 @dataclass(slots=True)
 class DisruptionLog:
-    """Everything in the order in which it happened."""
+    """All entries in chronological order."""
 
     cluster: Cluster
-    agent: str  # the updater's
+    agent: str  # user agent of the updater
     entries: list[Entry] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)  # verb and resource
     _pods: dict[str, PodState] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class DisruptionLog:
             store.subscribe(resource, self._follow(kind, resource))
         store.subscribe(DEPLOYMENTS, self._deployment_changed)
         store.subscribe(_VPAS, self._vpa_changed)
-        self.cluster.api.faults.add(ApiFault(calls=_Witness(tell=self._arrived), effect=NOTHING))
+        self.cluster.api.faults.add(ApiFault(calls=_Witness(record=self._arrived), effect=NOTHING))
 
     def process_begins(self) -> None:
         self.entries.append(ProcessBegins(self.cluster.clock.now()))
@@ -175,18 +175,18 @@ class DisruptionLog:
 
     @property
     def pods(self) -> list[PodState]:
-        """Those that are there, with a controller."""
+        """Return the existing pods that have a controller."""
         return [state for state in self._pods.values() if state.there and state.group is not None]
 
     def _follow(self, kind: str, resource: Resource) -> Callable[[Change], None]:
         def changed(change: Change) -> None:
-            told = change.stored.object(resource)
-            replicas = told["spec"].get("replicas", 1)
+            stored = change.stored.object(resource)
+            replicas = stored["spec"].get("replicas", 1)
             if kind == "DaemonSet":
-                replicas = told.get("status", {}).get("desiredNumberScheduled", 0)
-            group = (kind, told["metadata"]["name"])
+                replicas = stored.get("status", {}).get("desiredNumberScheduled", 0)
+            group = (kind, stored["metadata"]["name"])
             now = self.cluster.clock.now()
-            self.entries.append(Wanted(now, group, replicas, _controller(told["metadata"])))
+            self.entries.append(Wanted(now, group, replicas, _controller(stored["metadata"])))
 
         return changed
 
@@ -292,7 +292,7 @@ def _controller(meta: Mapping[str, Any]) -> Group | None:
 
 
 def _is_complete(deployment: Mapping[str, Any]) -> bool:
-    """Whether the newest template runs in all replicas, and no other does.
+    """Return whether the newest template runs in all replicas, and no other does.
 
     Source: ``DeploymentComplete``, k8s.io/kubernetes pkg/controller/deployment/util.
     """
@@ -303,7 +303,7 @@ def _is_complete(deployment: Mapping[str, Any]) -> bool:
 
 
 def _max_unavailable(strategy: Mapping[str, Any], replicas: int) -> int | None:
-    """Rounded down; one where nothing may be missing and nothing may be added either."""
+    """Return ``maxUnavailable``, rounded down; one if neither it nor ``maxSurge`` allows a pod."""
     if strategy.get("type") == "Recreate":
         return None
     bounds = strategy.get("rollingUpdate") or {}
@@ -326,7 +326,7 @@ def _waits(conditions: Mapping[str, Any]) -> str:
 
 
 def _changed(raw: dict[str, Any], operations: list[Any]) -> Iterator[tuple[int, str, str, str]]:
-    """Container, part, resource and value of what a patch sets to something else than it is."""
+    """Yield container, part, resource and value of each change in a patch."""
     for operation in operations:
         parts = operation["path"].split("/")  # "", spec, containers, 0, resources, requests, cpu
         if len(parts) == 7 and parts[1:3] == ["spec", "containers"]:
@@ -337,7 +337,7 @@ def _changed(raw: dict[str, Any], operations: list[Any]) -> Iterator[tuple[int, 
 
 
 def _has(raw: dict[str, Any], index: int, part: str, resource: str, value: str) -> bool:
-    """Whether the container has this already, by the kubelet's report."""
+    """Return whether the container already has this value, as the kubelet reports."""
     name = raw["spec"]["containers"][index]["name"]
     for one in (raw.get("status") or {}).get("containerStatuses") or ():
         reported = (one.get("resources") or {}).get(part) or {}
@@ -347,7 +347,7 @@ def _has(raw: dict[str, Any], index: int, part: str, resource: str, value: str) 
 
 
 def _is_less(raw: dict[str, Any], index: int, part: str, resource: str, value: str) -> bool:
-    """Whether this is less than the spec requests."""
+    """Return whether this is less than the spec requests."""
     resources = raw["spec"]["containers"][index].get("resources") or {}
     asked = (resources.get("requests") or {}).get(resource)
     less = asked is not None and Quantity.from_json(value) < Quantity.from_json(asked)

@@ -1,4 +1,4 @@
-"""An API server that says what a test tells it to, and remembers what it was asked."""
+"""An API server with scripted responses that records requests."""
 
 import asyncio
 import random
@@ -14,11 +14,11 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection, Credentials
 from loopback import LoopbackServer
 
-PATIENCE = 30.0  # seconds: on a busy machine a process may take ten of them to ask at all
+TIMEOUT = 60.0  # seconds; processes start slowly beside end-to-end cases that have priority
 
 
 class Hasty(random.Random):
-    """Spreads every pause down to nothing."""
+    """A random generator that reduces every jittered pause to zero."""
 
     def uniform(self, a: float, b: float) -> float:
         return 0.0 if a < b else b
@@ -26,11 +26,11 @@ class Hasty(random.Random):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What came in."""
+    """A received request."""
 
     method: str
     path: str
-    target: str  # path and query as they were sent
+    target: str  # path and query as sent
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
@@ -41,19 +41,19 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What goes out: a whole body, chunks of a stream, or nothing but a closed connection."""
+    """A response: a whole body, chunks of a stream, or only a closed connection."""
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: Sequence[bytes] | None = None
-    hold: bool = False  # keep the stream open until the server ends
-    cut: bool = False  # break the connection, in a stream after its chunks
-    keep: str = ""  # a path: the answer is what was sent, and so are those to GETs of the path
+    hold: bool = False  # keep the stream open until the server stops
+    cut: bool = False  # close the connection, in a stream after its chunks
+    keep: str = ""  # a path: answer this request and later GETs of the path with the sent body
 
 
 def status(code: int, reason: str, message: str = "no", **details: Any) -> Reply:
-    """A failure as an API server words it."""
+    """Return a failure as an API server words it."""
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
     return Reply(status=code, body={**body, "message": message, "details": details})
 
@@ -63,26 +63,26 @@ def watch_line(type: str, object: Any) -> bytes:
 
 
 def named(name: str, version: int | str = 1, namespace: str = "shop", **more: Any) -> Any:
-    """An object with hardly more than a name."""
+    """Return an object with little more than a name."""
     meta = {"name": name, "namespace": namespace, "resourceVersion": str(version)}
     return {"metadata": meta, **more}
 
 
 def listing(*items: Any, version: int | str = 10, continue_: str = "") -> Reply:
-    """One page of a list."""
+    """Return one page of a list."""
     meta = {"resourceVersion": str(version), "continue": continue_}
     return Reply(body={"metadata": meta, "items": list(items)})
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let other tasks go on until the condition holds, within reason."""
-    async with asyncio.timeout(PATIENCE):
+    """Run other tasks until the condition holds, for a limited time."""
+    async with asyncio.timeout(TIMEOUT):
         while not condition():  # noqa: ASYNC110 - there is no event for everything
             await asyncio.sleep(0.001)
 
 
 class FakeApi(LoopbackServer):
-    """Answers by method and path; the last reply of a path is given for ever."""
+    """A server that answers by method and path. The last reply of a path repeats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,23 +90,23 @@ class FakeApi(LoopbackServer):
         self._replies: dict[str, deque[Reply]] = {}
         self._ended = asyncio.Event()
         self._arrived = asyncio.Condition()
-        self._counts: Counter[str] = Counter()  # of what was asked, by route
+        self._counts: Counter[str] = Counter()  # of requests by route
 
     def on(self, route: str, *replies: Reply) -> None:
-        """``route`` is ``GET /path``; watches are ``WATCH /path``.
+        """Set the replies of a route, ``GET /path``; ``WATCH /path`` for watches.
 
-        ``NAMES /path`` is a list that asks for metadata alone, where there is such a route.
+        ``NAMES /path`` is for lists of metadata. Without this route they get the replies of lists.
         """
         self._replies[route] = deque(replies)
 
     @property
     def routes(self) -> list[str]:
-        """What was asked, in order."""
+        """Return the routes of all requests in order."""
         return [f"{request.method} {request.path}" for request in self.requests]
 
     async def asked(self, route: str, times: int = 1) -> Request:
-        """Wait until ``route`` was asked so often; the last request."""
-        async with asyncio.timeout(PATIENCE), self._arrived:
+        """Wait until ``route`` was requested ``times`` times; return the last request."""
+        async with asyncio.timeout(TIMEOUT), self._arrived:
             await self._arrived.wait_for(lambda: self._counts[route] >= times)
         return next(
             each for each in reversed(self.requests) if f"{each.method} {each.path}" == route

@@ -1,4 +1,4 @@
-"""A Prometheus that tells of steady containers, and fails when a test tells it to."""
+"""A Prometheus with the usage of steady containers and scripted failures."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ _NAMESPACE = re.compile(r'amespace="([^"]*)"')
 
 @dataclass(frozen=True, kw_only=True)
 class Steady:
-    """A container that used the same all the time."""
+    """A container with constant usage."""
 
     pod: str
     namespace: str = "shop"
@@ -25,12 +25,12 @@ class Steady:
     cores: str = "0.5"
     bytes: str = str(2**30)
     labels: Mapping[str, str] = field(default_factory=lambda: {"app": "web"})
-    since: float = 0.0  # Unix seconds; before it there was none
+    since: float = 0.0  # Unix seconds of its start
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A query that came in."""
+    """A received query."""
 
     method: str
     kind: str  # query_range or query
@@ -39,13 +39,13 @@ class Asked:
 
     @property
     def steps(self) -> list[float]:
-        """The points in time that are asked for."""
+        """Return the requested timestamps."""
         start, end, step = (float(self.form[name]) for name in ("start", "end", "step"))
         return [start + number * step for number in range(round((end - start) / step) + 1)]
 
 
 class FakePrometheus(LoopbackServer):
-    """Answers the recommender's queries; an asynchronous context manager."""
+    """A server for the recommender's queries, as an asynchronous context manager."""
 
     route = "/api/v1/{kind}"
 
@@ -53,9 +53,9 @@ class FakePrometheus(LoopbackServer):
         super().__init__()
         self.containers = containers
         self.asked: list[Asked] = []
-        self.replies: deque[web.Response] = deque()  # what is answered first, whatever is asked
-        self.refused: dict[str, Callable[[], web.Response]] = {}  # by namespace, for ever
-        self.go = asyncio.Event()  # nothing is answered before
+        self.replies: deque[web.Response] = deque()  # responses to the next queries, whichever
+        self.refused: dict[str, Callable[[], web.Response]] = {}  # by namespace
+        self.go = asyncio.Event()  # queries are answered when it is set
         self.go.set()
 
     @property
@@ -109,6 +109,6 @@ def _series(query: str, one: Steady) -> tuple[dict[str, str], str]:
 
 
 def refusal(status: int, kind: str, sentence: str) -> web.Response:
-    """A failure as Prometheus words it."""
+    """Return a failure as Prometheus words it."""
     body = {"status": "error", "errorType": kind, "error": sentence}
     return web.Response(status=status, body=msgspec.json.encode(body))

@@ -1,7 +1,7 @@
-"""Two days of a small simulation, and a hundred things that may go wrong with its recommender.
+"""A simulation of two days with a hundred random faults of the recommender.
 
-The workloads do the same in each simulation: usage is a function of time, and so is the one OOM
-kill. What happens to the recommender is drawn from a seed, and remembered as it happens.
+The workloads are the same in each simulation: usage and the one OOM kill are functions of time.
+The faults are drawn from a seed, and recorded.
 """
 
 import asyncio
@@ -38,18 +38,18 @@ HOUR = 3600.0
 END = 50.0  # hours
 SPIKE = (30.0, 31.0)  # hours: in the second day's windows
 KILL = 33.5  # hours
-CALM = 48.5  # hours; from then on nothing goes wrong any more
+CALM = 48.5  # hours; no faults after that
 AGENT = "vpa-recommender"
 CHECKPOINTS_OF = CHECKPOINTS.as_dicts()
 
 
 class MetricsWithGaps(MetricsServer):
-    """Knows for a while of memory alone."""
+    """A metrics server that reports only memory for a while."""
 
     memory_only = False
 
     def __init__(self, source: UsageSource, clock: Clock, *, window: timedelta) -> None:
-        del window  # whoever asks once in ten minutes needs none of fifteen seconds
+        del window  # irrelevant at one request in ten minutes
         super().__init__(source, clock, window=timedelta(minutes=1))
 
     def answer(self, *args: Any, **more: Any) -> tuple[int, Any]:
@@ -62,7 +62,7 @@ class MetricsWithGaps(MetricsServer):
 
 
 def usage_at(clock: Callable[[], Clock]) -> Callable[[str, str], Usage]:
-    """What containers use as time goes by; no percentile is near the edge of a bucket's share."""
+    """Return the usage at a time. No percentile is near the edge of a bucket."""
 
     def usage(workload: str, container: str) -> Usage:
         if container != "app":
@@ -87,7 +87,7 @@ async def deploy_workloads(simulation: RecommenderSimulation) -> None:
 
 
 def kill_by_memory(simulation: RecommenderSimulation, workload: str = "oomer") -> None:
-    """A container of each pod of one workload runs out of memory, and starts again."""
+    """OOM-kill and restart a container of each pod of one workload."""
     for name in simulation.workloads[workload].pods:
         stored = simulation.api.store.get(PODS, NAMESPACE, name)
         assert stored is not None
@@ -100,7 +100,7 @@ def kill_by_memory(simulation: RecommenderSimulation, workload: str = "oomer") -
 
 
 def weights(status: Mapping[str, Any]) -> tuple[float, float]:
-    """Total weights of a checkpoint's histograms, as of the start of all."""
+    """Return the total weights of a checkpoint's histograms, relative to the start."""
     found = []
     for name in ("cpuHistogram", "memoryHistogram"):
         histogram = status.get(name) or {}
@@ -114,9 +114,9 @@ def weights(status: Mapping[str, Any]) -> tuple[float, float]:
 
 @dataclass
 class Life:
-    """A recommender from its start to its death, without the server of its metrics.
+    """A recommender from start to end, without the server of its metrics.
 
-    That one looks at the clock ten times a second: of three days nearly all the time.
+    The server polls the clock ten times a second, which would take most of the time of three days.
     """
 
     simulation: RecommenderSimulation
@@ -128,13 +128,13 @@ class Life:
         self._task = asyncio.create_task(self._run())
 
     async def kill(self) -> None:
-        """End it wherever it is. What it died of by itself is raised."""
+        """End it at any point; raise the error if it had crashed."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
     async def stop(self) -> None:
-        """End it as a signal does: it writes down what it knows."""
+        """End it as a signal does, so that it writes its state."""
         self._stop.set()
         await self._task
 
@@ -162,7 +162,7 @@ async def _coroutine(task: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _start(recommender: Recommender) -> None:
-    """Read the history, as often as it takes."""
+    """Load the history, with as many attempts as needed."""
     while True:
         try:
             return await recommender.start()
@@ -172,13 +172,13 @@ async def _start(recommender: Recommender) -> None:
 
 @dataclass
 class FaultSimulation:
-    """A recommender to which things happen; ``told`` is what did."""
+    """A recommender with faults; ``events`` records them."""
 
     simulation: RecommenderSimulation
     rng: Random
-    told: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)  # checkpoints that were replaced by less
-    _allowed: bool = False  # a writer that doesn't look is at work
+    events: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # checkpoints that were replaced by smaller ones
+    _allowed: bool = False  # a writer that ignores stored checkpoints is active
     _now: Life | None = None
 
     def __post_init__(self) -> None:
@@ -190,7 +190,7 @@ class FaultSimulation:
         self.simulation.api.store.subscribe(resource, self._compare)
 
     def _compare(self, change: Change) -> None:
-        """No checkpoint may know less than the one before it."""
+        """Record a checkpoint that has less history than the one before it."""
         if change.type is ChangeType.ADDED or self._allowed:
             return
         if change.type is ChangeType.DELETED or change.previous is None:
@@ -213,7 +213,7 @@ class FaultSimulation:
     def hours(self) -> float:
         return (self.simulation.clock.now() - EPOCH) / timedelta(hours=1)
 
-    # What it is all about
+    # Targets and checkpoints
 
     def start(self) -> None:
         self._now = self._new()
@@ -227,8 +227,8 @@ class FaultSimulation:
         assert self._now is not None
         await self._now.kill()
 
-    async def rage(self, count: int) -> None:
-        """So many things go wrong, one after the other."""
+    async def inject_faults(self, count: int) -> None:
+        """Cause this many faults, one after the other."""
         other = self._new(recommender_name="other")
         events = [event for event, share in EVENTS for _ in range(share)]
         for _ in range(count):
@@ -237,13 +237,13 @@ class FaultSimulation:
         await other.kill()
 
     async def _one(self, event: Callable[["FaultSimulation"], Awaitable[None]]) -> None:
-        if event in DEAF and self._something_is_to_be_learnt(2.0):
+        if event in LOSING_SAMPLES and self._samples_matter(2.0):
             event = restart
-        self.told.append(f"{self._time} {event.__name__}")
+        self.events.append(f"{self._time} {event.__name__}")
         await event(self)
 
-    def _something_is_to_be_learnt(self, ahead: float) -> bool:
-        """An hour of which nobody may know nothing: it would be another story."""
+    def _samples_matter(self, ahead: float) -> bool:
+        """Return whether samples of the present or the coming hours must not be lost."""
         return any(begin - ahead < self.hours < end for begin, end in (SPIKE, (KILL, KILL + 1.0)))
 
     async def replace(self, pause: float) -> None:
@@ -270,120 +270,120 @@ class FaultSimulation:
         self.simulation.api.store.update(DEPLOYMENTS, deployment)
 
     @property
-    def anybody(self) -> str:
+    def some_workload(self) -> str:
         return self.rng.choice(list(self.simulation.workloads))
 
 
-async def restart(chaos: FaultSimulation) -> None:
-    await chaos.replace(chaos.rng.choice((0.0, 1.0, 30.0, 600.0)))
+async def restart(faults: FaultSimulation) -> None:
+    await faults.replace(faults.rng.choice((0.0, 1.0, 30.0, 600.0)))
 
 
-async def crash_in_the_middle_of_writes(chaos: FaultSimulation) -> None:
-    """Answers take their time or get lost, and then the process dies."""
-    effect = chaos.rng.choice(
+async def crash_in_the_middle_of_writes(faults: FaultSimulation) -> None:
+    """Delay or lose responses, then kill the process."""
+    effect = faults.rng.choice(
         (
-            Effect(delay=chaos.rng.uniform(0.5, 9.0)),
+            Effect(delay=faults.rng.uniform(0.5, 9.0)),
             Effect(drop=True, done=True),
             Effect(drop=True, done=False),
             Effect(delay=3.0, refuse=Refusal.UNAVAILABLE, done=True),
         )
     )
-    verb = chaos.rng.choice(("patch", "list", "*"))
+    verb = faults.rng.choice(("patch", "list", "*"))
     calls = Calls(verb=verb, group=CHECKPOINTS.group, user_agent=f"{AGENT}*")
-    forget = chaos.simulation.api.faults.add(ApiFault(calls=calls, effect=effect))
-    await asyncio.sleep(chaos.rng.uniform(0.0, INTERVAL + 20))
-    assert chaos._now is not None
-    await chaos._now.kill()
+    forget = faults.simulation.api.faults.add(ApiFault(calls=calls, effect=effect))
+    await asyncio.sleep(faults.rng.uniform(0.0, INTERVAL + 20))
+    assert faults._now is not None
+    await faults._now.kill()
     forget()
-    chaos.start()
+    faults.start()
 
 
-async def target_goes_and_comes(chaos: FaultSimulation) -> None:
-    name = chaos.anybody
+async def target_goes_and_comes(faults: FaultSimulation) -> None:
+    name = faults.some_workload
     target = {"apiVersion": "apps/v1", "kind": "Deployment"}
-    await chaos.change_vpa(name, {"targetRef": {**target, "name": "nobody"}})
-    await asyncio.sleep(chaos.rng.uniform(10, 1500))
-    if chaos.rng.random() < 0.5:
-        await chaos.replace(1.0)
-        await asyncio.sleep(chaos.rng.uniform(10, 900))
-    await chaos.change_vpa(name, {"targetRef": {**target, "name": name}})
+    await faults.change_vpa(name, {"targetRef": {**target, "name": "missing"}})
+    await asyncio.sleep(faults.rng.uniform(10, 1500))
+    if faults.rng.random() < 0.5:
+        await faults.replace(1.0)
+        await asyncio.sleep(faults.rng.uniform(10, 900))
+    await faults.change_vpa(name, {"targetRef": {**target, "name": name}})
 
 
-async def selector_goes_and_comes(chaos: FaultSimulation) -> None:
-    name = chaos.anybody
-    chaos.change_selector(name, chaos.rng.choice(("nobody", *chaos.simulation.workloads)))
-    await asyncio.sleep(chaos.rng.uniform(10, 1500))
-    if chaos.rng.random() < 0.5:
-        await chaos.replace(1.0)
-        await asyncio.sleep(chaos.rng.uniform(10, 900))
-    chaos.change_selector(name, name)
+async def selector_goes_and_comes(faults: FaultSimulation) -> None:
+    name = faults.some_workload
+    faults.change_selector(name, faults.rng.choice(("missing", *faults.simulation.workloads)))
+    await asyncio.sleep(faults.rng.uniform(10, 1500))
+    if faults.rng.random() < 0.5:
+        await faults.replace(1.0)
+        await asyncio.sleep(faults.rng.uniform(10, 900))
+    faults.change_selector(name, name)
 
 
-async def another_recommender_for_a_while(chaos: FaultSimulation) -> None:
-    names = [name for name in chaos.simulation.workloads if chaos.rng.random() < 0.7]
+async def another_recommender_for_a_while(faults: FaultSimulation) -> None:
+    names = [name for name in faults.simulation.workloads if faults.rng.random() < 0.7]
     for recommenders in ([{"name": "other"}], None):
         for name in names:
-            await chaos.change_vpa(name, {"recommenders": recommenders})
-        await asyncio.sleep(chaos.rng.choice((20.0, 700.0, 3000.0)))
+            await faults.change_vpa(name, {"recommenders": recommenders})
+        await asyncio.sleep(faults.rng.choice((20.0, 700.0, 3000.0)))
 
 
-async def no_metrics_for_an_hour(chaos: FaultSimulation) -> None:
-    chaos.simulation.metrics.fault = 503
+async def no_metrics_for_an_hour(faults: FaultSimulation) -> None:
+    faults.simulation.metrics.fault = 503
     await asyncio.sleep(HOUR / 2)
-    if chaos.rng.random() < 0.3:
-        await chaos.replace(1.0)
+    if faults.rng.random() < 0.3:
+        await faults.replace(1.0)
     await asyncio.sleep(HOUR / 2)
-    chaos.simulation.metrics.fault = None
+    faults.simulation.metrics.fault = None
 
 
-async def memory_only_for_an_hour(chaos: FaultSimulation) -> None:
-    metrics = chaos.simulation.metrics
+async def memory_only_for_an_hour(faults: FaultSimulation) -> None:
+    metrics = faults.simulation.metrics
     assert isinstance(metrics, MetricsWithGaps)
     metrics.memory_only = True
     await asyncio.sleep(HOUR / 2)
-    if chaos.rng.random() < 0.5:
-        await chaos.replace(1.0)
+    if faults.rng.random() < 0.5:
+        await faults.replace(1.0)
     await asyncio.sleep(HOUR / 2)
     metrics.memory_only = False
 
 
-async def two_at_once(chaos: FaultSimulation) -> None:
-    """As during a rollout, without a Lease; either may be the one that stays."""
-    assert chaos._now is not None
-    pair = [chaos._now, chaos._new()]
-    await asyncio.sleep(chaos.rng.uniform(1, 2400))
-    chaos.rng.shuffle(pair)
-    chaos._now, gone = pair
+async def two_at_once(faults: FaultSimulation) -> None:
+    """Run two recommenders without a Lease, as during a rollout; either may stay."""
+    assert faults._now is not None
+    pair = [faults._now, faults._new()]
+    await asyncio.sleep(faults.rng.uniform(1, 2400))
+    faults.rng.shuffle(pair)
+    faults._now, gone = pair
     await gone.kill()
 
 
-async def the_reference_for_a_while(chaos: FaultSimulation) -> None:
-    """It replaces what is stored by what it read a while ago, without looking."""
+async def the_reference_for_a_while(faults: FaultSimulation) -> None:
+    """Run a writer that replaces stored checkpoints with old ones without reading them."""
     read = [
-        one.object(chaos._checkpoints)
-        for one in chaos.simulation.api.store.list(chaos._checkpoints)
+        one.object(faults._checkpoints)
+        for one in faults.simulation.api.store.list(faults._checkpoints)
     ]
-    await asyncio.sleep(chaos.rng.uniform(1, 400))
+    await asyncio.sleep(faults.rng.uniform(1, 400))
     for one in read:
-        status = one["status"] | {"lastUpdateTime": rfc3339(chaos.simulation.clock.now())}
+        status = one["status"] | {"lastUpdateTime": rfc3339(faults.simulation.clock.now())}
         patch = [{"op": "replace", "path": "/status", "value": status}]
         path = CHECKPOINTS_OF.object(one["metadata"]["name"], NAMESPACE)
-        chaos._allowed = True
-        await chaos.simulation.admin.request(
+        faults._allowed = True
+        await faults.simulation.admin.request(
             "PATCH", path, body=patch, content_type=PatchType.JSON.value
         )
-        chaos._allowed = False
-    await chaos.healed()
+        faults._allowed = False
+    await faults.healed()
 
 
-async def api_server_restarts(chaos: FaultSimulation) -> None:
-    listener = chaos.simulation.access.serving.listener
+async def api_server_restarts(faults: FaultSimulation) -> None:
+    listener = faults.simulation.access.listener
     await listener.pause()
-    await asyncio.sleep(chaos.rng.uniform(1, 120))
-    chaos.simulation.api.store.restart()
+    await asyncio.sleep(faults.rng.uniform(1, 120))
+    faults.simulation.api.store.restart()
     await listener.resume()
-    if chaos.rng.random() < 0.3:
-        await chaos.replace(0.0)
+    if faults.rng.random() < 0.3:
+        await faults.replace(0.0)
 
 
 EVENTS: tuple[tuple[Callable[[FaultSimulation], Awaitable[None]], int], ...] = (
@@ -398,4 +398,4 @@ EVENTS: tuple[tuple[Callable[[FaultSimulation], Awaitable[None]], int], ...] = (
     (the_reference_for_a_while, 1),
     (api_server_restarts, 1),
 )
-DEAF = (no_metrics_for_an_hour, the_reference_for_a_while)
+LOSING_SAMPLES = (no_metrics_for_an_hour, the_reference_for_a_while)

@@ -1,4 +1,4 @@
-"""A sandbox cluster of some two hundred pods in which things go wrong, and an updater within."""
+"""A sandbox cluster of about two hundred pods with faults, and an updater in it."""
 
 import asyncio
 import contextlib
@@ -23,6 +23,7 @@ from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus, LeaderElection
 from common.kube.targets import Targets
 from common.quantity import ZERO, Quantity
+from common.runtime.settings import LeaderElectionSettings
 from disruption_log import DisruptionLog
 from sandbox.admission.quotas import pod_usage
 from sandbox.cluster import Cluster, running_cluster
@@ -42,8 +43,8 @@ from updater.snapshot.live_pod import MANAGER
 from webhook_simulation import QUOTAS, note_policy_writer
 from workloads import NAMESPACE, prepare
 
-INTERVAL = 15.0  # seconds between two passes: shorter than many an answer takes
-LAG = timedelta(seconds=21)  # so late do watches tell, at the worst
+INTERVAL = 15.0  # seconds between two passes; shorter than many responses take
+LAG = timedelta(seconds=21)  # the largest delay of watch events
 MEBI = 2**20
 NODES, CPU, MEMORY = 6, 16, 64  # GiB
 SCENARIO = f"""
@@ -62,11 +63,11 @@ POD_LEVEL = {
 
 
 class Obstacle(enum.Enum):
-    """Why the pods of a new template never come up."""
+    """The reason why the pods of a new template never become ready."""
 
     NEVER_READY = enum.auto()
     NO_NODE = enum.auto()
-    REFUSED = enum.auto()  # by the API server, as their priority class isn't there
+    REFUSED = enum.auto()  # by the API server, because their priority class doesn't exist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +79,12 @@ class Workload:
     replicas: int = 3
     mode: str = "Recreate"
     restarts: bool = False  # a resize restarts the container
-    guarded: int = 0  # pods that its PodDisruptionBudget keeps; 0: it has none
-    grace: int = 1  # seconds that its pods take to stop
-    slow: bool = False  # a resize takes several passes, and so does a start
+    guarded: int = 0  # minAvailable of its PodDisruptionBudget; 0: it has none
+    grace: int = 1  # seconds until its pods stop
+    slow: bool = False  # resizes and starts take several passes
     min_replicas: int = 1  # of its VPA
     requested: tuple[str, ...] = ("cpu", "memory")  # resources that its container requests
-    pod_level: tuple[str, ...] = ()  # requests, limits: the parts of its pods' own resources
+    pod_level: tuple[str, ...] = ()  # requests, limits: the parts of its pod-level resources
     strategy: Mapping[str, Any] = field(default_factory=dict)  # of a Deployment
 
     @property
@@ -123,7 +124,7 @@ class Workload:
         return {"metadata": {"name": self.name}, "spec": spec}
 
     def template(self, revision: int, obstacle: Obstacle | None = None) -> dict[str, Any]:
-        """A merge patch of the pod template; revision 0 is the one of the manifest."""
+        """Return a merge patch of the pod template; revision 0 is that of the manifest."""
         never_ready = obstacle is Obstacle.NEVER_READY
         nowhere = {"kubernetes.io/hostname": "nowhere"} if obstacle is Obstacle.NO_NODE else None
         return {
@@ -155,27 +156,27 @@ BUDGETS: Endpoint[dict[str, Any]] = Endpoint(
 
 @dataclass(slots=True)
 class Process:
-    """An updater, as ``updater.__main__`` puts it together, that can be killed at any moment."""
+    """An updater, composed as in ``updater.__main__``, that can be killed at any time."""
 
     cluster: Cluster
     clock: VirtualClock
     log: DisruptionLog
     rules: Rules
     agent: str = MANAGER
-    elected: bool = False  # it acts only while it holds the Lease
+    elected: bool = False  # acts only while it holds the Lease
     passes: int = 0
-    goal: int = 0  # passes; once so many have begun, ``reached`` is set
+    goal: int = 0  # when this many passes have begun, ``reached`` is set
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Unless it runs already."""
+        """Start it if it isn't running."""
         if self._task is None:
             self.log.process_begins()
             self._task = asyncio.create_task(self._run())
 
     async def kill(self) -> None:
-        """What it has sent may still be carried out. What it died of by itself is raised."""
+        """Kill it; its calls may still be carried out. Raise the error if it had crashed."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -221,7 +222,7 @@ class Process:
                     await asyncio.sleep(max(0.0, due - loop.time()))
                 else:
                     await alarm.rest(due, stop=asyncio.Event())
-                    alarm.silence()
+                    alarm.clear()
                 due = loop.time() + INTERVAL
                 self.passes += 1
                 if self.passes > self.goal:
@@ -231,15 +232,12 @@ class Process:
 
 
 def _campaign(client: KubeClient, process: Process) -> LeaderElection:
-    """By the flags' defaults."""
+    """Return a leader election with the flags' defaults."""
     return LeaderElection(
         client,
-        namespace="kube-system",
+        LeaderElectionSettings(),
         name="vpa-updater",
         identity=process.agent,
-        lease_duration=timedelta(seconds=15),
-        renew_deadline=timedelta(seconds=10),
-        retry_period=timedelta(seconds=2),
         clock=process.clock,
     )
 
@@ -250,7 +248,7 @@ async def _alive() -> AdmissionStatus:
 
 @dataclass(slots=True)
 class FaultyCluster:
-    """The cluster, the updater in it, and what goes wrong, by one seed."""
+    """The cluster, its updater, and the faults of one seed."""
 
     cluster: Cluster
     admin: KubeClient
@@ -261,12 +259,12 @@ class FaultyCluster:
     rng: Random
     undo: list[Callable[[], None]] = field(default_factory=list)
     undo_at_a_restart: list[Callable[[], None]] = field(default_factory=list)
-    webhook: AdmissionHook | None = None  # where one is served
+    webhook: AdmissionHook | None = None
     undo_at_the_end: list[Callable[[], None]] = field(default_factory=list)
     revisions: Counter[str] = field(default_factory=Counter)  # of templates, by workload
     recommended: dict[str, datetime] = field(default_factory=dict)  # since when, by VPA
 
-    # Ordinary life
+    # Ordinary changes
 
     async def deploy(self) -> None:
         for one in self.workloads:
@@ -282,7 +280,7 @@ class FaultyCluster:
         await asyncio.sleep(60)
 
     async def recommend(self, name: str, cpu: int, memory: int, *, exact: bool = True) -> None:
-        """Millicores and MiB; not exact: whatever the pods have is within the bounds."""
+        """Recommend millicores and MiB. If not ``exact``, the bounds contain all pods' requests."""
         target = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
         container = {
             "containerName": "app",
@@ -303,7 +301,7 @@ class FaultyCluster:
         note_policy_writer(self.cluster, name)
 
     async def create_vpa(self, workload: Workload) -> None:
-        """Unless it is there."""
+        """Create the VPA if it doesn't exist."""
         with contextlib.suppress(ConflictError):
             await self.admin.create(VPAS.as_dicts(), workload.vpa(), namespace=NAMESPACE)
             self.recommended.pop(workload.name, None)
@@ -312,7 +310,7 @@ class FaultyCluster:
     async def roll_out(
         self, one: Workload, *, revision: int | None = None, obstacle: Obstacle | None = None
     ) -> None:
-        """Give a Deployment another template, a new one or that of an earlier revision."""
+        """Change a Deployment's template to a new or an earlier revision."""
         if revision is None:
             self.revisions[one.name] += 1
             revision = self.revisions[one.name]
@@ -320,7 +318,7 @@ class FaultyCluster:
         await self.merge(one.endpoint, one.name, {"spec": {"template": template}})
 
     async def limit_namespace(self, names: Sequence[str], share: float) -> None:
-        """Have a quota, unless there is one, of a share of what the pods use now."""
+        """Create a quota for a share of the present usage, unless there is one."""
         now, used = self.clock.now(), dict.fromkeys(names, ZERO)
         for stored in self.cluster.api.store.list(STORED_PODS, NAMESPACE):
             usage = pod_usage(stored.object(STORED_PODS), now)
@@ -338,7 +336,7 @@ class FaultyCluster:
             await self.admin.delete(QUOTAS, QUOTA, namespace=NAMESPACE)
 
     def names(self) -> list[str]:
-        """Of the pods that nobody has asked to go."""
+        """Return the names of the pods that are not being deleted."""
         stored = self.cluster.api.store.list(STORED_PODS, NAMESPACE)
         return [pod.name for pod in stored if not pod.terminating]
 
@@ -348,7 +346,7 @@ class FaultyCluster:
     async def merge(
         self, endpoint: Endpoint[Any], name: str, patch: Any, *, subresource: str = ""
     ) -> None:
-        with contextlib.suppress(KubeError):  # it may have gone
+        with contextlib.suppress(KubeError):  # it may be deleted
             await self.admin.patch(
                 endpoint,
                 name,
@@ -359,13 +357,13 @@ class FaultyCluster:
             )
 
     def kubelet_fault(self, pod: str) -> str:
-        """What was said to go wrong with resizes of the pod."""
+        """Return the fault of the pod's resizes."""
         stored = self.cluster.api.store.get(STORED_PODS, NAMESPACE, pod)
         meta = {} if stored is None else stored.object(STORED_PODS)["metadata"]
         return str(meta.get("annotations", {}).get(KUBELET_FAULT, ""))
 
     def workload_of(self, pod: str) -> Workload:
-        """The one whose name the pod's begins with."""
+        """Return the workload whose name is the prefix of the pod's."""
         return max(
             (one for one in self.workloads if pod.startswith(f"{one.name}-")),
             key=lambda one: len(one.name),
@@ -384,14 +382,17 @@ class FaultyCluster:
             await self.cluster.kubelets.reshape(replace(shape, capacity=size))
 
     async def inject_faults(self, faults: Sequence["ClusterFault"], *, pause: float) -> None:
-        """One thing after the other, ``pause`` seconds apart on average, for ever."""
+        """Inject faults, ``pause`` seconds apart on average, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(self.rng.expovariate(1 / pause))
                 group.create_task(self.rng.choice(faults)(self))
 
     async def last(self, cycles: int, faults: Sequence["ClusterFault"], *, pause: float) -> None:
-        """Rage until the updater has begun that many passes; what crashes is raised."""
+        """Inject faults until the updater has begun this many passes; raise the error of a crash.
+
+        At the end the updater is killed.
+        """
         self.process.goal = cycles
         injecting = asyncio.create_task(self.inject_faults(faults, pause=pause))
         reached = asyncio.create_task(self.process.reached.wait())
@@ -403,8 +404,8 @@ class FaultyCluster:
         await self.process.kill()
 
     async def calm(self) -> None:
-        """Nothing of the API server or of the nodes is wrong any more; an updater is there."""
-        await asyncio.sleep(1)  # an API server that restarts comes back first
+        """End all faults of API server and nodes, and ensure that an updater runs."""
+        await asyncio.sleep(1)  # a restarting API server needs that long
         for undo in (*self.undo, *self.undo_at_the_end):
             undo()
         self.undo.clear()
@@ -433,9 +434,9 @@ async def faulty_cluster(
     version: str = "1.36",
     folder: Path | None = None,
 ) -> AsyncIterator[FaultyCluster]:
-    """A cluster in which the workloads run and an updater has just started.
+    """Run a cluster in which the workloads run and an updater has just started.
 
-    With a ``folder`` for its certificate, our webhook gives new pods what is recommended.
+    With a ``folder`` for its certificate, the webhook gives new pods their recommendation.
     """
     rng = Random(seed)
     async with (

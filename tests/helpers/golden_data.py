@@ -1,4 +1,4 @@
-"""The recorded answers of the reference: reading, and comparing within a tolerance."""
+"""The recorded results of the reference: reading and comparing with a tolerance."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "golden" / "data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One recorded case; ``departure`` names the rule by which we answer differently."""
+    """One recorded case; ``departure`` is the rule by which our result differs."""
 
     id: str
     input: dict[str, Any]
@@ -22,7 +22,7 @@ class Row:
 
 
 def rows(name: str) -> Iterator[Row]:
-    """The rows of ``<name>.jsonl.gz``, in order."""
+    """Yield the rows of ``<name>.jsonl.gz`` in order."""
     with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             raw = json.loads(line)
@@ -35,18 +35,18 @@ def rows(name: str) -> Iterator[Row]:
 
 
 def lists(name: str) -> Any:
-    """The content of ``<name>.json``."""
+    """Return the content of ``<name>.json``."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def close(left: float, right: float, *, relative: float = 1e-9) -> bool:
-    """Equal within the tolerance that the golden data state."""
+    """Return whether both are equal within the tolerance of the golden data."""
     return math.isclose(left, right, rel_tol=relative, abs_tol=0.0)
 
 
 @dataclass(slots=True)
 class Differences:
-    """Collects what differs, so that one failure shows the extent and the first few cases."""
+    """A collection of differences, so that one failure shows their number and the first ones."""
 
     found: list[str] = field(default_factory=list)
     checked: int = 0

@@ -1,4 +1,4 @@
-"""What objects of all kinds have: names, annotations, owners and conditions, with random texts."""
+"""Metadata and conditions of objects of all kinds, with random texts."""
 
 import json
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from hostile_texts import ODD_QUANTITIES, HostileTexts
 
 Json = dict[str, Any]
 
-VICTIMS = ("victim-0", "victim-1")  # workloads that are really there
+VICTIMS = ("victim-0", "victim-1")  # existing workloads
 
 
 @dataclass(slots=True, kw_only=True)
 class HostileMetadata(HostileTexts):
-    """Draws metadata; ``number`` is that of the object, which its name holds."""
+    """A generator of metadata; ``number`` is that of the object, and part of its name."""
 
     number: int = 0
 
@@ -49,7 +49,7 @@ class HostileMetadata(HostileTexts):
         return {key: value for key, value in found.items() if self.often(0.5)}
 
     def owner(self) -> Json:
-        """Return a reference of which no part is empty; an API server checks nothing else."""
+        """Return an owner reference without empty parts; an API server checks nothing else."""
         api_version = self.api_version("apps/v1")
         kinds = ("ReplicaSet", "Deployment", "Robot", "Job", "StatefulSet")
         return {

@@ -1,6 +1,6 @@
-"""Objects of a tenant with random texts in every field that an API server stores them in.
+"""Objects of a tenant with random texts in every field in which an API server stores them.
 
-Fields that an API server checks are left alone most of the time, so that most objects are stored.
+Fields that an API server validates are mostly valid, so that most objects are stored.
 """
 
 import json
@@ -22,17 +22,17 @@ from common.kube.endpoints import (
 from custom_kind import ROBOTS
 from hostile_metadata import VICTIMS, HostileMetadata, Json
 from hostile_texts import COUNTS, LONG, MODES, ODD_QUANTITIES, QUANTITIES, WEIGHTS
-from recommender.checkpoints.annotations import SIDECAR, TARGET
-from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
+from recommender.checkpoints.checkpoint_annotations import SIDECAR, TARGET
+from recommender.checkpoints.window_annotation import ANNOTATION as WINDOWS
 
-DEEP: list[Any] = json.loads("[" * 900 + "]" * 900)  # the sandbox stores no deeper ones
-LONG_ONES = 7  # of the numbers of objects, modulo fifty
-MOST_QUOTAS = 2  # of a namespace: the sandbox lists all its pods for each, at each change of one
+DEEP: list[Any] = json.loads("[" * 900 + "]" * 900)  # the maximum that the sandbox stores
+LONG_ONES = 7  # objects with this number modulo fifty have a long text
+MOST_QUOTAS = 2  # per namespace; for each the sandbox lists all pods at each change of one
 
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """An object, and the status that it gets."""
+    """An object and its status."""
 
     endpoint: Endpoint[Any]
     manifest: Json
@@ -46,13 +46,13 @@ class Hostile:
 
 @dataclass(slots=True, kw_only=True)
 class HostileObjects(HostileMetadata):
-    """Draws objects for a namespace, the same ones from the same generator."""
+    """A generator of objects for a namespace; the same random generator yields the same objects."""
 
     namespace: str
     _quotas: int = 0
 
     def draw(self) -> Hostile:
-        """Return the next object, of any kind; each fiftieth is a VPA with a long text."""
+        """Return the next object of any kind; each fiftieth is a VPA with a long text."""
         if self.number % 50 == LONG_ONES:
             self.number += 1
             return self.vpa_with_a_long_text()
@@ -67,7 +67,7 @@ class HostileObjects(HostileMetadata):
         return made
 
     def vpa(self) -> Hostile:
-        """Return one that our webhook would refuse, or one that it accepts."""
+        """Return a VPA that the webhook refuses, or one that it accepts."""
         spec = self.polite_spec() if self.often(0.5) else self.spec()
         return Hostile(VPAS, {"metadata": self.meta("vpa"), "spec": spec}, self.vpa_status())
 
@@ -177,12 +177,12 @@ class HostileObjects(HostileMetadata):
         spec = {"vpaObjectName": self.any_of(vpa, "vpa-1"), "containerName": self.or_text("app")}
         meta = self.meta("checkpoint")
         if self.often(0.3):
-            meta["name"] = f"{vpa}-app"  # which the recommender itself writes
+            meta["name"] = f"{vpa}-app"  # as the recommender itself names it
         meta["annotations"] = {**meta.get("annotations", {}), **self.notes(status)}
         return Hostile(CHECKPOINTS, {"metadata": meta, "spec": spec, "status": status})
 
     def notes(self, status: Json) -> Json:
-        """Return annotations of the recommender's own, for a checkpoint with this status."""
+        """Return the recommender's annotations for a checkpoint with this status."""
         window = ["0" * 15, 2**31, 2**40, *self.random.choices((*COUNTS, 2**62, self.text()), k=2)]
         windows = {
             "lastUpdateTime": status["lastUpdateTime"],
@@ -223,7 +223,7 @@ class HostileObjects(HostileMetadata):
             }
         spec: Json = {
             "containers": [container, self.other_container("second")],
-            "schedulerName": self.or_text("missing") or "missing",  # so it stays as it is written
+            "schedulerName": self.or_text("missing") or "missing",  # so that it is never scheduled
             "terminationGracePeriodSeconds": 0,
         }
         if self.often(0.3):
@@ -296,7 +296,7 @@ class HostileObjects(HostileMetadata):
         return Hostile(REPLICA_SETS, {"metadata": meta, "spec": spec})
 
     def limit_range(self) -> Hostile:
-        """Return one that leaves room for pods: the next ones are to be stored."""
+        """Return a LimitRange that doesn't prevent the creation of pods."""
         bounds: Json = {"min": {"cpu": "0", "memory": 0}, "max": {"cpu": "7E", "memory": "8Ei"}}
         bound = self.random.choice(tuple(bounds))
         amounts = {**bounds[bound], self.or_text("cpu"): self.random.choice(QUANTITIES)}
@@ -307,7 +307,7 @@ class HostileObjects(HostileMetadata):
         return Hostile(LIMIT_RANGES, {"metadata": self.meta("limits"), "spec": {"limits": items}})
 
     def quota(self) -> Hostile:
-        """Return one that leaves room for pods, too."""
+        """Return a quota that doesn't prevent the creation of pods."""
         hard = {"requests.cpu": "9E", self.or_text("requests.memory", 0.1): "1e20"}
         status = {
             "hard": {**hard, self.text(): self.random.choice(QUANTITIES)},

@@ -1,4 +1,4 @@
-"""Texts, amounts and times as an attacker would write them, and a generator that draws them."""
+"""A generator of texts, amounts and times that an attacker could write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ NEIGHBOURS: Mapping[str, str] = {
     "250 characters": "a" * 250,
     "254 characters": "a" * 254,
 }
-"""One text of each sort that steers something when it is taken for a part of it."""
+"""One text of each kind that is dangerous if it is interpreted, for example by a terminal."""
 
 LONG = 100 * 1024  # characters
 TIMES = (
@@ -53,12 +53,12 @@ QUANTITIES: tuple[str | int, ...] = (
     *("0", "-0", "1", "-1", "1n", "100m", "64Mi", "7E", "999E", "8Ei", "-8Ei", ".5", "5."),
     *("1e3", "1e-9", "1e100", "1e-100", "+1", "1E", "0.1e1", 0, -1, 2**31, 2**63 - 1),
 )
-"""Amounts that any part of a cluster can read."""
+"""Amounts that every component of a cluster can parse."""
 ODD_QUANTITIES = (
     *QUANTITIES,
     *("1e300", "1e-300", "1e999999999", "9" * 300, "0." + "0" * 300 + "1", "9" * 5000),
 )
-"""Amounts that are stored, and that some parts of a cluster can't read."""
+"""Amounts that are stored, and that some components of a cluster can't parse."""
 COUNTS = (-(2**31), -1, 0, 1, 2, 2**31 - 1)
 WEIGHTS: tuple[Any, ...] = (0, -1, 1, 10_000, 2**31, 2**53, 2**62, 0.5, 1e308, -1e308, 1e-320)
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto")
@@ -66,7 +66,7 @@ MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto")
 
 @dataclass(slots=True, kw_only=True)
 class HostileTexts:
-    """Draws texts and what is made of them, the same ones from the same generator."""
+    """A generator of texts and values; the same random generator yields the same ones."""
 
     random: Random
 
@@ -74,7 +74,7 @@ class HostileTexts:
         return self.random.random() < chance
 
     def text(self) -> str:
-        """Return a text as an attacker would write it."""
+        """Return a text that an attacker could write."""
         pick = self.random.random()
         if pick < 0.6:
             return self.random.choice(tuple(NEIGHBOURS.values()))
@@ -86,13 +86,13 @@ class HostileTexts:
         return self.random.choice(("\x01", "a", "\u202e", "a/", "?")) * LONG
 
     def character(self) -> str:
-        """Return any character but half of one, which no API server stores."""
+        """Return any character except surrogates, which no API server stores."""
         highest = self.random.choice((0x20, 0x7F, 0xA0, 0x2FFF, 0x10FFFF))
         code = self.random.randint(0, highest)
         return "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)
 
     def or_text(self, usual: str, chance: float = 0.4) -> str:
-        """Return what is usual there, or a hostile text."""
+        """Return the usual value or a hostile text."""
         return self.text() if self.often(chance) else usual
 
     def any_of(self, *usual: str, chance: float = 0.4) -> str:
@@ -109,7 +109,7 @@ class HostileTexts:
         return self.random.choice(TIMES)
 
     def amounts(self, *, odd: bool = True) -> dict[str, Any]:
-        """Return amounts of resources; the sandbox itself reads those that aren't ``odd``."""
+        """Return amounts of resources. The sandbox itself can parse those that aren't ``odd``."""
         names = (self.any_of("cpu", "memory", chance=0.2 if odd else 0.02) for _ in range(2))
         return {name: self.random.choice(ODD_QUANTITIES if odd else QUANTITIES) for name in names}
 

@@ -1,4 +1,4 @@
-"""A webhook of tests: one handler over HTTPS, whatever the path."""
+"""A webhook of tests: one handler over HTTPS for every path."""
 
 import contextlib
 import ssl
@@ -25,7 +25,7 @@ class _Hook(LoopbackServer):
 
 @contextlib.asynccontextmanager
 async def serving_hook(handle: Handle, pair: Pair, folder: Path) -> AsyncIterator[int]:
-    """Serve ``handle`` on loopback with the certificate of ``pair``; the port."""
+    """Serve ``handle`` on loopback with the certificate of ``pair``; yield the port."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*write_pair(folder, pair))
     async with _Hook(handle, context) as hook:

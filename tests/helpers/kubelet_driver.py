@@ -1,4 +1,4 @@
-"""One simulated kubelet, driven by hand, for tests of what it does."""
+"""One simulated kubelet that a test drives step by step."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sandbox.kubelet.faults import PREFIX
-from sandbox.kubelet.loads import UsageRule
+from sandbox.kubelet.loads import Match, UsageRule
 from sandbox.kubelet.node import Node, NodeShape
 from sandbox.kubelet.pod_lifecycle import Simulation
 from sandbox.kubelet.pod_resources import Totals
@@ -15,18 +15,17 @@ from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.usage import Model
 from sandbox.kubelet.wire import RunnablePod
-from sandbox.matching import Match
 
 BEGIN = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 MIB = 1024 * 1024
-ANYWHERE = Match(labels={})
+ANYWHERE = Match()
 TIMING = Timing(
     start_delay=1, init_delay=2, stop_delay=3, resize_delay=1, restart_delay=1, retry_failed=10
 )
 
 
 class Kubelet:
-    """A node with its own clock; objects are posted to it as the API server would send them."""
+    """A node with a separate clock; objects are posted to it as the API server would send them."""
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class Kubelet:
         self.objects: dict[str, dict[str, Any]] = {}
 
     def post(self, name: str = "web", **keywords: Any) -> None:
-        """Create a pod, or change it; the generation counts up."""
+        """Create or change a pod, and increment its generation."""
         old = self.objects.get(name)
         generation = 1 if old is None else old["metadata"]["generation"] + 1
         self.objects[name] = raw = pod(name, generation=generation, **keywords)
@@ -55,14 +54,14 @@ class Kubelet:
         self.settle()
 
     def settle(self) -> None:
-        """Do everything that is due by now."""
+        """Do everything that is due now."""
         while self.node.touched:
             self.node.advance(self.node.touched.pop(), self.now)
         for uid in list(self.node.pods):
             self.node.advance(uid, self.now)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, from one due moment to the next, with memory looked at every second."""
+        """Advance the clock from one due time to the next; memory is sampled every second."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             plans = [one.due(self.now) for one in self.node.pods.values()]
@@ -72,6 +71,12 @@ class Kubelet:
             )
             self.node.enforce_memory_limits(self.now)
             self.settle()
+
+    def exit(self, code: int) -> None:
+        """End the main container of the pod ``web``."""
+        run = self.node.pods["uid-web"]
+        run.end(run.containers["app"], self.now, exit_code=code)
+        self.settle()
 
     def status(self, name: str = "web") -> dict[str, Any]:
         run = self.node.pods[f"uid-{name}"]
@@ -88,11 +93,11 @@ class Kubelet:
         return {one["type"]: one for one in self.status(name)["conditions"]}
 
     def gone(self) -> bool:
-        """Whether the kubelet is done with the pod."""
+        """Return whether the kubelet has finished with the pod."""
         return self.node.pods["uid-web"].ended
 
     def resize(self, name: str = "web") -> list[tuple[str, str]]:
-        """The resize conditions: type and reason."""
+        """Return the type and reason of the resize conditions."""
         return [
             (kind, one["reason"] or "")
             for kind, one in self.conditions(name).items()
@@ -120,7 +125,7 @@ def pod(
     whole: dict[str, Any] | None = None,
     **container: Any,
 ) -> dict[str, Any]:
-    """A pod with one main container; ``whole`` is its pod-level block of resources."""
+    """Return a pod with one main container; ``whole`` is its pod-level ``resources``."""
     resources = {"requests": {"cpu": cpu, "memory": memory}, "limits": limits or {}}
     metadata = {
         "name": name,
@@ -148,7 +153,7 @@ def pod(
 
 
 def merged(patch: Any) -> Any:
-    """What the API server keeps of a patch: null removes."""
+    """Return the result of a merge patch on nothing: null removes."""
     if isinstance(patch, dict):
         return {key: merged(value) for key, value in patch.items() if value is not None}
     return [merged(item) for item in patch] if isinstance(patch, list) else patch

@@ -1,4 +1,4 @@
-"""Calls the API server of the load mode in this process, as a server would."""
+"""A caller of the load mode's API server in this process, without a network."""
 
 import asyncio
 import gzip
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass
 class Caller:
-    """Calls the application as a server would."""
+    """A caller of the ASGI application."""
 
     api: LoadApi
 
@@ -46,9 +46,9 @@ class Caller:
     ) -> Answer:
         named = {"content-type": content_type, **headers}
         sent = [msgspec.json.encode(body)]
-        heard = await asgi.call(self.api, asgi.scope_of(method, path, named), asgi.pieces(*sent))
-        packed = ("content-encoding", "gzip") in heard.headers
-        return Answer(heard.status, gzip.decompress(heard.body) if packed else heard.body)
+        response = await asgi.call(self.api, asgi.scope_of(method, path, named), asgi.pieces(*sent))
+        packed = ("content-encoding", "gzip") in response.headers
+        return Answer(response.status, gzip.decompress(response.body) if packed else response.body)
 
     async def patch(self, path: str, *operations: tuple[str, str, Any]) -> Answer:
         body = [{"op": op, "path": at, "value": value} for op, at, value in operations]

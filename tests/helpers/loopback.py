@@ -1,4 +1,4 @@
-"""HTTP servers of tests, on a port of loopback."""
+"""HTTP servers of tests on a loopback port."""
 
 import abc
 import ssl
@@ -9,9 +9,9 @@ from aiohttp import web
 
 
 class LoopbackServer(abc.ABC):
-    """Serves HTTP while it is entered; it may be stopped meanwhile, and started again."""
+    """An HTTP server that runs while it is entered, and can be stopped and started meanwhile."""
 
-    route = r"/{path:[\s\S]*}"  # what is answered, line breaks too; anything else is 404
+    route = r"/{path:[\s\S]*}"  # every path, also with line breaks
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -35,7 +35,7 @@ class LoopbackServer(abc.ABC):
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; the second time on the same port."""
+        """Listen; later starts use the same port."""
         application = web.Application()
         application.router.add_route("*", self.route, self.answer)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -44,7 +44,7 @@ class LoopbackServer(abc.ABC):
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Take no more, and end what is being answered."""
+        """Stop listening, and finish the requests in progress."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -1,6 +1,6 @@
-"""Which evicted pods were lost: nothing came in their place, or a pod without the recommendation.
+"""The evicted pods that were lost: no pod replaced them, or one without the recommendation.
 
-Knows nothing of the updater: it counts calls and pods as they were stored.
+It shares no code with the updater. It counts calls and stored pods.
 """
 
 from collections import Counter, defaultdict
@@ -12,9 +12,9 @@ from disruption_faults import Fault
 from disruption_log import Call, Group, PodState
 
 MOST_LOST = 3
-PROBE_PAUSE = timedelta(hours=1)  # docs/operations.md: then one more is tried
-_SLACK = timedelta(minutes=2)  # between a decision, the call and its answer
-_CREATION = timedelta(minutes=3)  # until a missing replacement counts; includes the old pod's end
+PROBE_PAUSE = timedelta(hours=1)  # docs/operations.md: after that, one probe is evicted
+_SLACK = timedelta(minutes=2)  # between a decision and the answer to its call
+_CREATION = timedelta(minutes=3)  # until a missing replacement counts; includes termination
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,18 +23,18 @@ class _Eviction:
     name: str
     at: datetime
     done_at: datetime
-    rights: int  # right pods of the workload until then
-    known: bool = True  # to the updater that runs
+    rights: int  # right pods of the workload before that
+    known: bool = True  # the running updater sent it
 
 
 @dataclass(slots=True)
 class LostPods:
-    """Counts lost pods of each workload since its last right pod.
+    """Counts the lost pods of each workload since its last right pod.
 
-    A new pod answers the oldest eviction without an answer. One without our webhook's patch means
-    that the evicted pod is lost, and so does a workload that still has fewer pods than it wants
-    three minutes after the eviction. Up to three may be lost, and then one an hour. A workload
-    that has all its pods owes no more answers: it was scaled down, or a rollout goes on.
+    A new pod replaces the oldest evicted pod that has no replacement. If it lacks the webhook's
+    patch, the evicted pod is lost. It is also lost if the workload still has too few pods three
+    minutes after the eviction. Up to three may be lost, and then one an hour. If a workload has all
+    its pods, nothing is missing: it was scaled down, or a rollout is in progress.
     """
 
     _unanswered: dict[Group, list[_Eviction]] = field(default_factory=lambda: defaultdict(list))
@@ -44,7 +44,7 @@ class LostPods:
     )
 
     def evicted(self, workload: Group, call: Call) -> None:
-        """An eviction of ours that the API server carried out."""
+        """Record an eviction by the updater that the API server carried out."""
         assert call.done_at is not None
         self._unanswered[workload].append(
             _Eviction(
@@ -57,13 +57,13 @@ class LostPods:
         )
 
     def process_begins(self, now: datetime) -> None:
-        """What is carried out from now on was asked for by an updater that has died."""
+        """Record that evictions from now on were sent by an updater that has been killed."""
         for evictions in self._unanswered.values():
             for one in evictions:
                 one.known &= one.done_at <= now
 
     def vpa_begins(self, workload: Group) -> None:
-        """A new VPA: what came of evictions for another one says nothing about it."""
+        """Record a new VPA. Results of evictions for the old one don't count for it."""
         self._unanswered.pop(workload, None)
         self._rights[workload] += 1
 
@@ -78,7 +78,7 @@ class LostPods:
             self._rights[workload] += 1
 
     def look(self, workload: Group, there: Collection[str], wanted: int, now: datetime) -> None:
-        """The workload has these pods, and wants so many."""
+        """Compare the workload's pods with the number that it wants."""
         if len(there) >= wanted:
             left = [one for one in self._unanswered[workload] if one.uid in there]
             self._unanswered[workload] = left
@@ -92,7 +92,7 @@ class LostPods:
             self._lost[workload, eviction.rights].append(eviction)
 
     def faults(self) -> Iterator[Fault]:
-        """Those that should not have been evicted, as too many had been lost before."""
+        """Yield the evictions that should not have been sent, because too many pods were lost."""
         for (workload, _), lost in self._lost.items():
             ordered = sorted(lost, key=lambda one: one.at)
             for place, one in enumerate(ordered[MOST_LOST:], start=MOST_LOST):
@@ -100,8 +100,8 @@ class LostPods:
                     before = ", ".join(
                         f"{each.name} {each.at:%H:%M:%S}" for each in ordered[:place]
                     )
-                    told = (
+                    text = (
                         f"eviction of {one.name}: {workload[0]} {workload[1]} had lost {before} "
                         "without a right pod since"
                     )
-                    yield Fault(one.at, workload[1], told)
+                    yield Fault(one.at, workload[1], text)

@@ -1,7 +1,7 @@
-"""Requests that are malformed, ambiguous or unusual, and what every port answers to each of them.
+"""Malformed, ambiguous or unusual requests, and the answers that every port has to give.
 
-``/smuggled`` is the target of a request that must not be served: it is part of something else, or
-follows what ends the connection.
+``/smuggled`` is the target of a request that must not be served: it is part of another request, or
+follows the end of the connection.
 
 Source: RFC 9110; RFC 9112, above all 6 (framing) and 11.2 (request smuggling).
 """
@@ -21,50 +21,49 @@ _CHUNKED = _POST + b"Transfer-Encoding: chunked\r\n\r\n"
 _CHUNKS = b"5\r\nhello\r\n0\r\n\r\n"
 _SMUGGLED = b"GET /smuggled HTTP/1.1\r\n" + _HOST + b"\r\n"
 _LONGEST_REQUEST = timedelta(seconds=30)
-_MOST_PIPELINED = 33  # one that is being answered, and 32 behind it
+_MOST_PIPELINED = 33  # one in progress and 32 waiting
 
 LAST = b"GET /smuggled HTTP/1.1\r\n" + _HOST + b"Connection: close\r\n\r\n"
-"""Follows each shape on the same connection."""
+"""The request that follows each shape on the same connection."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a client sends, and what it may get.
+    """The bytes that a client sends, and the answers that it may get.
 
-    ``answers``: how many answers the application may give to the shape itself. One more answers
-    LAST, which follows the shape if ``followed``.
+    ``answers``: the permitted numbers of answers of the application to the shape itself. If
+    ``followed``, LAST follows the shape and gets one more answer.
     """
 
     id: str
     sent: bytes
     allowed: frozenset[Answers]
-    waits: timedelta = timedelta()  # until the server doesn't wait for the rest any more
+    waits: timedelta = timedelta()  # until the server stops waiting for the rest
     followed: bool = True
     answers: int = 1
 
     @property
     def is_small(self) -> bool:
-        """Whether it can be sent byte by byte."""
+        """Return whether it can be sent byte by byte."""
         return len(self.sent) < 2000
 
 
 def _refused(what: str, sent: bytes, status: int = 400, *, late: bool = False) -> Shape:
     """Expect a refusal and the end of the connection.
 
-    ``late``: what is wrong comes after the head. An application that needs no body may answer
-    before it comes.
+    ``late``: the error comes after the head. An application that needs no body may answer before.
     """
     allowed: set[Answers] = {(str(status),)} | ({(ANSWERED,)} if late else set())
     return Shape(id=f"{what}: refused with {status}", sent=sent, allowed=frozenset(allowed))
 
 
 def _endless(what: str, sent: bytes, *, late: bool = False) -> Shape:
-    """Expect a refusal before the end of the line has come."""
+    """Expect a refusal before the line ends."""
     return replace(_refused(what, sent, 431, late=late), followed=False)
 
 
 def _unfinished(what: str, sent: bytes, *, late: bool = False) -> Shape:
-    """Expect a refusal after the time that a request has, and the end of the connection."""
+    """Expect a refusal after the timeout of a request, and the end of the connection."""
     allowed: set[Answers] = {("408",)} | ({(ANSWERED,)} if late else set())
     return Shape(
         id=f"{what}: waited for, then refused with 408",
@@ -85,13 +84,13 @@ def _last(what: str, sent: bytes) -> Shape:
 
 
 def _served(what: str, sent: bytes, answers: int = 1) -> Shape:
-    """Expect answers, and one more to what follows."""
+    """Expect this many answers, and one more to the request that follows."""
     allowed = frozenset({(ANSWERED,) * (answers + 1)})
     return Shape(id=f"{what}: answered", sent=sent, allowed=allowed, answers=answers)
 
 
 def _lengths() -> Iterator[Shape]:
-    """Yield Content-Length headers that are no number, or more than one."""
+    """Yield Content-Length headers that are not a number, or repeated."""
 
     def of(value: bytes) -> bytes:
         return _POST + b"Content-Length:" + value + b"\r\n\r\nhello"
@@ -296,7 +295,7 @@ def _fields() -> Iterator[Shape]:
 
 
 def _hosts() -> Iterator[Shape]:
-    """Yield Host headers; no application uses them."""
+    """Yield Host headers, which no application uses."""
     line = b"GET /health-check HTTP/1.1\r\n"
     yield _served("no Host", line + b"\r\n")
     yield _served("no Host in a request that is redirected", b"GET /health-check/ HTTP/1.1\r\n\r\n")
@@ -312,7 +311,7 @@ def _hosts() -> Iterator[Shape]:
 def _expectations() -> Iterator[Shape]:
     """Yield Expect headers.
 
-    An application that needs no body may answer before it comes. After an answer instead of 100
+    An application that needs no body may answer before it comes. After an answer without 100
     Continue the connection is closed.
     """
 
@@ -387,7 +386,7 @@ def _targets() -> Iterator[Shape]:
 
 
 def _lines() -> Iterator[Shape]:
-    """Yield request lines, and what comes before them."""
+    """Yield request lines and bytes before them."""
 
     def of(line: bytes) -> bytes:
         return line + b"\r\n" + _HOST + b"\r\n"
@@ -418,7 +417,7 @@ def _lines() -> Iterator[Shape]:
 
 
 def _sequences() -> Iterator[Shape]:
-    """Yield requests that other data follows, and those that end the connection."""
+    """Yield requests that are followed by other data or end the connection."""
     get = _GET + b"\r\n"
     upgrade = b"Connection: Upgrade\r\nUpgrade: %b\r\n"
     yield _served("three requests at once", get * 3, 3)

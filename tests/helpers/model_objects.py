@@ -1,4 +1,4 @@
-"""Pods, kills and policies of a random stream, in the words of the API server."""
+"""Pods, OOM kills and policies of a random stream, as API objects."""
 
 import math
 import random
@@ -16,7 +16,7 @@ _BUMPS = {"0": 0.0, "20Mi": 20.0 * 2**20, "1Gi": 2.0**30}
 
 @dataclass
 class LivePod:
-    """A pod as the API server has it."""
+    """A pod in the API server."""
 
     uid: str
     born: datetime
@@ -25,7 +25,7 @@ class LivePod:
     requests: dict[str, int]  # memory by container
     phase: str = "Running"
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
-    told: dict[str, list[datetime]] = field(default_factory=dict)  # kills that it remembers
+    kills: dict[str, list[datetime]] = field(default_factory=dict)  # in its status, by container
 
     def shown(self) -> dict[str, Any]:
         containers = [
@@ -51,12 +51,12 @@ class Kill:
     container: str
     at: datetime
     memory: int
-    labels: Mapping[str, str] | None  # of the version that told it; None: of the last one
-    initial: bool = False  # told at the start
+    labels: Mapping[str, str] | None  # of the version with the kill; None: of the last one
+    initial: bool = False  # seen at the start
 
 
 def some_usage(rng: random.Random, place: tuple[str, str], at: datetime) -> dict[str, Any]:
-    """PodMetrics of a pod; a resource may be missing (Q8), a container unknown."""
+    """Return PodMetrics of a pod; a resource may be missing (Q8), a container may be unknown."""
     containers = []
     for name in ("app", "sidecar"):
         used = {"cpu": f"{_cpu(rng)}m", "memory": str(_memory(rng))}
@@ -86,7 +86,7 @@ def _memory(rng: random.Random) -> int:
 
 
 def eviction(pod: LivePod, container: str, at: datetime, used: int, number: int) -> dict[str, Any]:
-    """The kubelet's Event."""
+    """Return the kubelet's Event."""
     namespace, name = pod.place
     return {
         "metadata": {
@@ -106,7 +106,7 @@ def eviction(pod: LivePod, container: str, at: datetime, used: int, number: int)
 
 
 def some_policy(rng: random.Random) -> dict[str, Any]:
-    """A container policy with some of the overrides of PerVPAConfig."""
+    """Return a container policy with some of the overrides of PerVPAConfig."""
     chosen = {
         "containerName": rng.choice(("app", "sidecar", "*", "*")),
         "memoryAggregationIntervalSeconds": rng.choice((300, 3_600, 86_400)),
@@ -119,7 +119,7 @@ def some_policy(rng: random.Random) -> dict[str, Any]:
 
 
 def plain_policy(policy: Mapping[str, Any]) -> Policy:
-    """The same for the plain model."""
+    """Return the policy for the reference model."""
     seconds = policy.get("memoryAggregationIntervalSeconds")
     bump = policy.get("oomMinBumpUp")
     ratio = policy.get("oomBumpUpRatio")

@@ -1,13 +1,12 @@
-"""The recommender's model, fed as the process feeds it: caches, usage, OOM kills, garbage.
+"""The recommender's model with the inputs of a process: caches, usage, OOM kills, collection.
 
-What isn't there is the API server: what its watches would tell is put into the caches, and what
-it would answer is told by the test.
+There is no API server. The test puts watch events into the caches, and provides its answers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +18,9 @@ from common.kube.client import KubeClient
 from common.kube.connection import Connection
 from common.kube.watch import EventType, WatchEvent
 from common.labels import NOTHING, from_map
+from fixed_clock import FixedClock
 from recommender.checkpoints.codec import decode, encode
+from recommender.checkpoints.loading import CheckpointLoading
 from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregate_compaction import compact
@@ -27,7 +28,7 @@ from recommender.model.aggregates import Aggregates, AggregationRules, HalfLives
 from recommender.model.expiry import collect
 from recommender.model.keys import VpaKey
 from recommender.model.oom_outcome import OomOutcome
-from recommender.model.running import SavedWindows, WindowRestorer, running_windows
+from recommender.model.running_windows import SavedWindows, WindowRestorer, running_windows
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.sources.cached_pod import CachedPod
@@ -40,18 +41,8 @@ from recommender.sources.usage_ingestion import UsageIngestion
 
 
 @dataclass
-class SetClock:
-    """Shows what a test sets."""
-
-    time: datetime
-
-    def now(self) -> datetime:
-        return self.time
-
-
-@dataclass
-class Told:
-    """A source of usage that has what a test puts there."""
+class FixedUsage:
+    """A source of usage with values that a test sets."""
 
     metrics: Sequence[PodMetrics] = ()
 
@@ -61,9 +52,9 @@ class Told:
 
 @dataclass
 class Process:
-    """One life of the process."""
+    """One run of the process."""
 
-    clock: SetClock
+    clock: FixedClock
     defaults: AggregationRules
     half_life: timedelta
     metrics: RecommenderMetrics = field(default_factory=RecommenderMetrics)
@@ -74,7 +65,7 @@ class Process:
         self.informers = Informers(client, namespace="", errors=self.metrics.object_errors)
         half_lives = HalfLives(cpu=self.half_life, memory=self.half_life)
         self.usage = Usage(defaults=self.defaults, half_lives=half_lives)
-        self._source = Told()
+        self._source = FixedUsage()
         self._pods = PodLoader(self.usage, memory_saver=False, metrics=self.metrics)
         self._ingestion = UsageIngestion(
             self.informers, self.usage, source=self._source, metrics=self.metrics, clock=self.clock
@@ -82,6 +73,7 @@ class Process:
         self._ooms = OomIngestion(
             self.informers,
             self.usage,
+            cast("CheckpointLoading", self),  # has learnt_until
             CheckpointSchedule(self.clock),
             memory_saver=False,
             metrics=self.metrics,
@@ -117,23 +109,23 @@ class Process:
         self.usage.put_autoscaler(key, matching, rules)
 
     async def cycle(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """As in ``recommender.run``, without what is read and written elsewhere."""
+        """Run a cycle as ``recommender.run`` does, without reading or writing objects."""
         self._source.metrics = msgspec.convert(metrics, list[PodMetrics])
         pods = self.informers.pods.snapshot
-        self._ooms.of_replaced(self.learnt_until)
+        self._ooms.of_replaced()
         vanished = await self._pods.load(pods, instant(self.clock.now()))
         await self._ingestion.usage()
-        passing = self._ooms.of_all(self.learnt_until)
+        passing = self._ooms.of_all()
         for key in vanished | passing:
             self.usage.remove_pod(key)
 
     def collect(self, resolved: Collection[VpaKey], *, retires: bool) -> None:
-        collect(self.usage, instant(self.clock.now()), set(resolved))
+        sum(collect(self.usage, instant(self.clock.now()), set(resolved)))
         for _ in compact(self.usage) if retires else ():
             pass
 
     def merged(self, key: VpaKey) -> dict[str, tuple[Aggregates, int]]:
-        """By container name: a table of aggregates, and the row in it."""
+        """Return a table of aggregates and the row in it, by container name."""
         groups = self.usage.groups(key)
         table = self.usage.aggregates.merged([group.rows for group in groups])
         return {group.container: (table, row) for row, group in enumerate(groups)}
@@ -154,7 +146,7 @@ class Process:
                 self.learnt_until[key, container] = status.last_update_time
 
     def windows(self, key: VpaKey) -> list[SavedWindows]:
-        """The running memory windows of a VPA's containers, which stand beside checkpoints."""
+        """Return the running memory windows of a VPA's containers, saved beside checkpoints."""
         groups, now = self.usage.groups(key), instant(self.clock.now())
         found = running_windows(self.usage, groups, self.usage.open_peaks(now))
         return [
@@ -163,13 +155,13 @@ class Process:
         ]
 
     async def resume(self, left: Sequence[SavedWindows]) -> None:
-        """Load the pods, and let them go on with the windows that they were in (Q4)."""
+        """Load the pods, and resume their memory windows (Q4)."""
         now = instant(self.clock.now())
         await self._pods.load(self.informers.pods.snapshot, now)
         WindowRestorer(self.usage).resume(left, now)
 
     def kills(self) -> dict[str, int]:
-        """How many were recorded, and discarded by reason; they add up to those seen."""
+        """Return the number of recorded kills, and of discarded ones by reason."""
         names = [f"vpa_recommender_oom_{what}_total" for what in ("seen", "recorded", "discarded")]
         found = {
             sample.labels.get("reason", sample.name.split("_")[-2]): int(sample.value)

@@ -1,4 +1,4 @@
-"""A random life of a small cluster, told to the process and to the plain model alike."""
+"""Random events of a small cluster, for both the process and the reference model."""
 
 import itertools
 import random
@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from common.kube.watch import EventType
+from fixed_clock import FixedClock
 from model_objects import Kill, LivePod, eviction, plain_policy, some_policy, some_usage
-from model_process import Process, SetClock
+from model_process import Process
 from recommender.model.aggregates import AggregationRules
 from recommender.model.keys import VpaKey
 from reference_histogram import ZERO
@@ -17,8 +18,8 @@ from reference_model import MEMORY_WEIGHT, Cluster, Rules, canonical
 
 START = datetime(2026, 1, 1, 7, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-TOLERATED = timedelta(seconds=75)  # that a sample may be ahead (X33); its window is 15 seconds
-AHEAD = timedelta(hours=1)  # that a window which goes on may end late
+TOLERATED = timedelta(seconds=75)  # how far a sample may be ahead (X33); its window is 15 seconds
+AHEAD = timedelta(hours=1)  # how much later a resumed window may end
 NAMESPACES = ("shop", "bank")
 NAMES = ("web-0", "web-1", "web-2", "db-0")
 VPAS = [VpaKey(namespace, name) for namespace in NAMESPACES for name in ("one", "two")]
@@ -32,11 +33,11 @@ INTERVALS = (timedelta(hours=24), timedelta(hours=1), timedelta(minutes=7))
 
 
 class Stream:
-    """Feeds both; after each cycle they can be compared."""
+    """Feeds both models. After each cycle they can be compared."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
-        self.clock = SetClock(START)
+        self.clock = FixedClock(START)
         self.half_life = rng.choice(HALF_LIVES)
         interval = rng.choice(INTERVALS)
         count = 8 if interval == INTERVALS[0] else rng.choice((8, 200))
@@ -45,25 +46,25 @@ class Stream:
         self.process = self._new_process()
         self.process.informers.ooms.go_live()
         self.pods: dict[tuple[str, str], LivePod] = {}
-        # X82: labels that controllers make up are forgotten, and reference times may be others.
+        # X82: labels that controllers generate are dropped, and reference times may differ.
         self.retires = rng.random() < 0.5
         self.specs: dict[VpaKey, tuple[dict[str, str] | None, list[dict[str, Any]]]] = {}
         self.resolved = {key for key in VPAS if rng.random() < 0.7}
         self.kills: list[Kill] = []
         self.outcomes: Counter[str] = Counter()
-        self.done: Counter[str] = Counter()  # what happened, so that nothing is left out
+        self.done: Counter[str] = Counter()  # events by kind, to check that all kinds occur
         self._numbers = itertools.count()
         self._collected = START
         self._saved: Mapping[VpaKey, Collection[str]] = {}
         self._saved_at = ZERO
         self._looked_at: dict[tuple[str, str], datetime] = {}  # until when, for kills
-        self._passing: set[str] = set()  # pods that came and went since the last cycle
+        self._passing: set[str] = set()  # pods created and deleted since the last cycle
 
     @property
     def now(self) -> datetime:
         return self.clock.time
 
-    # What happens
+    # Events
 
     async def cycle(self) -> None:
         self.clock.time += self._pause()
@@ -77,7 +78,7 @@ class Stream:
             self._collect()
 
     def _pause(self) -> timedelta:
-        """Mostly the next minute; now and then hours, days, or more than 100 half-lives."""
+        """Return mostly a minute, and sometimes hours, days, or more than 100 half-lives."""
         chance = self.rng.random()
         if chance < 0.9:
             return MINUTE + timedelta(microseconds=self.rng.choice((0, 0, 250_000)))
@@ -117,7 +118,7 @@ class Stream:
         self.process.tell_pod(EventType.ADDED, pod.shown())
 
     def _moment(self, pod: LivePod) -> datetime:
-        """When a kill was: mostly since the last cycle, sometimes long ago."""
+        """Return the time of a kill: mostly since the last cycle, sometimes long ago."""
         back = self.rng.choice((20, 20, 20, 90, 5_000, 100_000, 200_000))
         at = self.now - timedelta(seconds=self.rng.random() * back)
         return max(at, pod.born + timedelta(seconds=self.rng.random() / 10))
@@ -126,14 +127,14 @@ class Stream:
         name = self.rng.choice(list(pod.requests))
         status = pod.statuses[name]
         at = self._moment(pod)
-        if at <= max(pod.told.get(name, ()), default=ZERO):
+        if at <= max(pod.kills.get(name, ()), default=ZERO):
             return
         gone = {"terminated": {"reason": "OOMKilled", "finishedAt": at.isoformat()}}
         before = status["state"]
         pod.statuses[name] = {**status, "state": gone, "restartCount": status["restartCount"] + 1}
         if "terminated" in before:
             pod.statuses[name]["lastState"] = before
-        pod.told[name] = [*pod.told.get(name, [])[-1:], at]
+        pod.kills[name] = [*pod.kills.get(name, [])[-1:], at]
         self._tell_kill(pod, name, at)
         self.process.tell_pod(EventType.MODIFIED, pod.shown())
 
@@ -146,7 +147,7 @@ class Stream:
             if "terminated" in status["state"]:
                 again = {"state": {"running": {}}, "lastState": status["state"]}
                 pod.statuses[name] = {**status, **again}
-                pod.told[name] = pod.told[name][-1:]
+                pod.kills[name] = pod.kills[name][-1:]
         self.process.tell_pod(EventType.MODIFIED, pod.shown())
 
     def _repeat(self, pod: LivePod) -> None:
@@ -166,7 +167,7 @@ class Stream:
         self.process.tell_pod(EventType.DELETED, pod.shown())
 
     def _replace(self, pod: LivePod) -> None:
-        """As a StatefulSet does; often killed just before, or just after."""
+        """Replace a pod as a StatefulSet does, often with a kill just before or after."""
         self.done["replaced"] += 1
         if self.rng.random() < 0.5:
             self._kill(pod)
@@ -207,12 +208,12 @@ class Stream:
     # Usage
 
     def _measured(self) -> list[tuple[str, str]]:
-        """Pods that the metrics server tells of: not all, some twice, some that are gone."""
+        """Return the pods in the metrics: not all, some twice, some deleted ones."""
         places = list(itertools.product(NAMESPACES, NAMES))
         return self.rng.choices(places, k=self.rng.randrange(2 * len(places)))
 
     def _time(self, place: tuple[str, str]) -> datetime:
-        """Now, at times before the last one, ahead, or at a border of a memory window."""
+        """Return the present, past or future time of a sample, or a border of a memory window."""
         ends = [
             container.window_end
             for pod in self.plain.pods.values()
@@ -226,7 +227,7 @@ class Stream:
         offset = self.rng.choice((0, 0, 0, 0, -15, -60, -4_000, 30, 75, 76, 3_500))
         return self.now.replace(microsecond=0) + timedelta(seconds=offset)
 
-    # The plain model
+    # The reference model
 
     def _new_cluster(self) -> Cluster:
         rules = self.defaults
@@ -311,7 +312,7 @@ class Stream:
                 self.outcomes["learnt_before"] += 1
                 return
         self._looked_at[place] = max(self._looked_at.get(place, ZERO), kill.at)
-        # A sample that is ahead of the clock makes no kill too old (X122).
+        # A sample with a future timestamp makes no kill too old (X122).
         killed = self.plain.pods[kill.pod.uid].containers[kill.container]
         killed.last_mem = min(killed.last_mem, self.now)
         outcome = self.plain.add_oom(kill.pod.uid, kill.container, kill.at, kill.memory, self.now)
@@ -319,7 +320,7 @@ class Stream:
         self.done[outcome] += 1
 
     def _is_in_a_checkpoint(self, kill: Kill) -> bool:
-        """12.4: a checkpoint of the container has been loaded."""
+        """12.4: Return whether a checkpoint of the container has been loaded."""
         pod = self.plain.pods[kill.pod.uid]
         return any(
             kill.container in self._saved.get(VpaKey(*key), ())
@@ -328,7 +329,7 @@ class Stream:
         )
 
     def _collect(self) -> None:
-        """Forget; but not while it hangs on the very hour whether something has expired."""
+        """Collect garbage, unless the result depends on the exact hour of expiry."""
         for key, aggregate in self.plain.aggregates.items():
             lifetime = self.plain.lifetime(key)
             if timedelta() <= aggregate.age(self.now) - lifetime <= lifetime / 100:
@@ -344,8 +345,8 @@ class Stream:
     # A restart
 
     async def restart(self) -> None:
-        """Everything is lost but what the API server holds: objects, and checkpoints."""
-        goes_on = self.rng.random() < 0.5  # with the windows that were running (Q4)
+        """Restart the process. Only the API server's objects and checkpoints remain."""
+        goes_on = self.rng.random() < 0.5  # resume the running windows (Q4)
         self.done["window goes on" if goes_on else "restart"] += 1
         before, windows = (
             self.plain,
@@ -375,7 +376,7 @@ class Stream:
         for pod in self.pods.values():
             self.process.tell_pod(EventType.ADDED, pod.shown())
             for name in pod.requests:
-                for at in pod.told.get(name, ()):
+                for at in pod.kills.get(name, ()):
                     labels = dict(pod.labels)
                     self.kills.append(Kill(pod, name, at, pod.requests[name], labels, initial=True))
         if goes_on:
@@ -384,7 +385,7 @@ class Stream:
         self.process.informers.ooms.go_live()
 
     def _resume(self, before: Cluster, looked_at: Mapping[tuple[str, str], datetime]) -> None:
-        """Each window that a VPA carries goes on, unless it ends later than any that begins now."""
+        """Resume each window of a VPA, unless it ends later than any window that begins now."""
         carried = {key: before.carried(key) for key in self.specs}
         for pod in self.pods.values():
             self._put_pod(pod, pod.labels)

@@ -1,6 +1,6 @@
-"""Pods that are killed for memory, and evicted, as an API server tells of them.
+"""OOM kills and evictions of pods, as an API server reports them.
 
-What a recommender's caches hear is put straight into them, so that a test decides the order.
+The events go directly into the recommender's caches, so that a test controls their order.
 """
 
 import random
@@ -19,7 +19,7 @@ RUNNING = {"running": {"startedAt": "2026-01-02T11:00:00Z"}}
 
 
 class OomDeliveries:
-    """What the API server would tell a running recommender about pods and evictions."""
+    """The watch events of pods and evictions for a running recommender."""
 
     def __init__(self, api: FakeApi, process: Running) -> None:
         self.api = api
@@ -36,7 +36,7 @@ class OomDeliveries:
         self._tell(self.process.informers.vpas, kind, found)
 
     async def cycle(self, *used: Any) -> None:
-        """A minute later, with this usage."""
+        """Run a cycle a minute later with this usage."""
         self.process.clock.forward(MINUTE)
         self.api.on(METRICS, listing(*used))
         await self.process.cycle()
@@ -44,9 +44,9 @@ class OomDeliveries:
         assert seen == recorded + sum(discarded.values())
 
     def counts(self) -> tuple[int, int, dict[str, int]]:
-        """Seen, recorded, and discarded by reason, as a scrape tells; all reasons are there."""
+        """Return the seen, the recorded, and by reason the discarded kills, from the metrics."""
         names = [f"vpa_recommender_oom_{what}_total" for what in ("seen", "recorded", "discarded")]
-        # Only these: to collect all of the recommender's metrics takes a hundred times as long.
+        # Collecting all metrics of the recommender takes a hundred times as long.
         scraped = self.process.metrics.registry.restricted_registry(names)
         found = {
             (sample.name, sample.labels.get("reason", "")): int(sample.value)
@@ -80,7 +80,7 @@ def delivered(
     phase: str = "Running",
     labels: dict[str, str] | None = None,
 ) -> Any:
-    """A pod of ``web``, as the API server shows it."""
+    """Return a pod of ``web``, as the API server shows it."""
     one = {"name": "app", "restartCount": restarts, "state": state, "lastState": last or {}}
     found = pod(name, status={"phase": phase, "containerStatuses": [one]})
     found["metadata"]["uid"] = uid or f"uid-{name}"
@@ -96,7 +96,7 @@ def evicted(
     container: str = "app",
     at: str = "2026-01-02T12:00:20Z",
 ) -> Any:
-    """The kubelet's Event."""
+    """Return the kubelet's Event."""
     found = named(
         f"{name}.{number}",
         reason="Evicted",
@@ -120,9 +120,9 @@ def evicted(
 
 
 class OomFaults:
-    """Pods that are born, killed, restarted, replaced, evicted and deleted as they like.
+    """Random creations, kills, restarts, replacements, evictions and deletions of pods.
 
-    ``kills`` are those that the API server told of, each once.
+    ``kills`` are those that the API server reported, each once.
     """
 
     def __init__(self, town: OomDeliveries, rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""Calls an ops application without a network."""
+"""A caller of ops applications without a network."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ class Answer:
 async def post(
     app: fastapi.FastAPI, path: str, body: bytes, *, query: str = "", accept: str = "*/*"
 ) -> Answer:
-    """Post a body in two pieces, as a connection may bring it."""
+    """Post a body in two parts, as a connection may deliver it."""
     middle = len(body) // 2
     pieces = [body[:middle], body[middle:]]
     return await _ask(app, "POST", path, pieces, query=query, accept=accept)
 
 
 async def get(app: fastapi.FastAPI, path: str, *, query: str = "", accept: str = "*/*") -> Answer:
-    """Ask, and stay until all of the answer has come."""
+    """Send a GET request, and return when the response is complete."""
     return await _ask(app, "GET", path, [b""], query=query, accept=accept)
 
 
@@ -32,5 +32,6 @@ async def _ask(
     app: fastapi.FastAPI, method: str, path: str, pieces: list[bytes], *, query: str, accept: str
 ) -> Answer:
     scope = asgi.scope_of(method, f"{path}?{query}", {"accept": accept})
-    heard = await asgi.call(app, scope, asgi.pieces(*pieces))
-    return Answer(status=heard.status, media=dict(heard.headers)["content-type"], body=heard.body)
+    response = await asgi.call(app, scope, asgi.pieces(*pieces))
+    media = dict(response.headers)["content-type"]
+    return Answer(status=response.status, media=media, body=response.body)

@@ -1,7 +1,7 @@
-"""The components as processes of the operating system, beside a sandbox cluster in the test's own.
+"""The components as processes of the operating system, and a sandbox cluster in this process.
 
-They reach the API server through a gate that a test can shut, or leave open and let nothing
-through; everybody else (kubelets, controllers, the test) goes straight there.
+They reach the API server through a gate that a test can close or freeze. Kubelets, controllers and
+the test itself connect directly.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import admission.access
 import recommender.access
 import updater.access
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import Pod
@@ -25,6 +25,7 @@ from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
 from component import LOOPBACK, Process, free_port, start_process, webhook_flags
+from fake_api import TIMEOUT
 from relay import Relay, Streams
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.auth import ADMIN
@@ -44,7 +45,7 @@ ACCESS = {
     "admission": admission.access.ACCESS,
 }
 
-# What a VPA does in hours by default, in seconds: documented flags, nothing else.
+# Shortens hours to seconds, only with documented flags.
 FLAGS: Mapping[str, Sequence[str]] = {
     "recommender": (
         "--recommender-interval=500ms",
@@ -77,15 +78,15 @@ usage:
 
 
 class Gate(Relay):
-    """A relay to the API server; TLS goes through it unseen."""
+    """A relay to the API server that passes TLS through."""
 
     def __init__(self, target: int) -> None:
         super().__init__(self._to_api_server, self._as_it_flows)
         self._target = target
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._answers_pass = False  # while it is not flowing
-        self.held = 0  # connections that ask, and get no answer
+        self._answers_pass = False  # while requests are held
+        self.held = 0  # connections with requests that are not passed on
 
     async def open(self) -> None:
         self._flowing.set()
@@ -96,15 +97,15 @@ class Gate(Relay):
         await super().shut()
 
     def freeze(self) -> None:
-        """Take everything and answer nothing, as a host does that hangs."""
+        """Accept connections and requests, but answer nothing, like a host that hangs."""
         self._stop_flow(answers_pass=False)
 
     def hold_requests(self) -> None:
-        """Keep what is asked from now on, and let answers pass; what is kept arrives late."""
+        """Hold new requests, and pass answers. Held requests arrive late."""
         self._stop_flow(answers_pass=True)
 
     def let_go(self) -> None:
-        """Send what was kept, also of a process that has ended."""
+        """Pass held requests on, also those of a process that has ended."""
         self._flowing.set()
 
     def _stop_flow(self, *, answers_pass: bool) -> None:
@@ -123,11 +124,11 @@ class Gate(Relay):
 
 @dataclass
 class World:
-    """A cluster, a client of it for the test, and the processes that were started."""
+    """A cluster, the test's client of it, and the started processes."""
 
     cluster: Cluster
     client: KubeClient
-    gates: dict[str, Gate]  # by component, or by what a second replica of it is called
+    gates: dict[str, Gate]  # by component, or by the name of its second replica
     folder: Path
     authority: bytes  # PEM, of the webhook
     group: asyncio.TaskGroup
@@ -138,12 +139,12 @@ class World:
     def command(
         self, name: str, *flags: str, gate: str = "", user: str = ""
     ) -> tuple[list[str], int]:
-        """The command line of a component with a token of its own, and its ops port."""
-        token = self.cluster.serving.authenticator.issue(user or account(name))
+        """Return the command line of a component with its own token, and its ops port."""
+        token = self.cluster.api.authenticator.issue(user or account(name))
         gate = gate or name
         kubeconfig = self.folder / f"{gate}.kubeconfig"
-        straight, port = f"https://{LOOPBACK}:{self.cluster.serving.port}", self.gates[gate].port
-        text = self.cluster.serving.kubeconfig_for(token)
+        straight, port = f"https://{LOOPBACK}:{self.cluster.listener.port}", self.gates[gate].port
+        text = self.cluster.kubeconfig_for(token)
         kubeconfig.write_text(text.replace(straight, f"https://{LOOPBACK}:{port}"))
         ops = free_port()
         arguments = [name, f"--kubeconfig={kubeconfig}", f"--address={LOOPBACK}:{ops}"]
@@ -156,8 +157,8 @@ class World:
         return await self._start(name, self.command(name, *flags))
 
     async def start_standby(self, name: str, *flags: str) -> Process:
-        """Start a second replica with a gate of its own, and a user that the audit log shows."""
-        gate = self.gates[f"{name}-standby"] = Gate(self.cluster.serving.port)
+        """Start a second replica with its own gate, and its own user in the audit log."""
+        gate = self.gates[f"{name}-standby"] = Gate(self.cluster.listener.port)
         await gate.open()
         command = self.command(name, *flags, gate=f"{name}-standby", user=ADMIN)
         return await self._start(name, command)
@@ -170,51 +171,51 @@ class World:
         return found
 
     async def start_all(self) -> tuple[Process, Process, Process]:
-        """Recommender, updater and admission, the webhook registered."""
+        """Start recommender, updater and admission; return when the webhook is registered."""
         admission = await self.start("admission")
         recommender, updater = await self.start("recommender"), await self.start("updater")
         await self.until(lambda: bool(self.calls(MUTATING_WEBHOOKS.resource, "create")))
         return recommender, updater, admission
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 20) -> None:
-        """Wait for what the caches, the audit log and the processes' output can tell."""
+    async def until(self, condition: Callable[[], bool], *, seconds: float = TIMEOUT) -> None:
+        """Wait for a condition on caches, audit log or output of processes."""
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - processes set no events here
                 await asyncio.sleep(0.02)
 
     async def passes(self, *processes: Process, times: int = 3) -> None:
-        """Wait until each process has ended so many more cycles."""
+        """Wait until each process has finished this many more cycles."""
         for process in processes:
             wanted = await process.cycles() + times
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT):
                 while await process.cycles() < wanted:  # noqa: ASYNC110 - it is not ours
                     await asyncio.sleep(0.1)
 
     async def ready(self, process: Process) -> None:
-        """Wait until a process says that it is."""
-        told = 0
-        async with asyncio.timeout(60):
-            while told != 200:
+        """Wait until a process is ready."""
+        status = 0
+        async with asyncio.timeout(TIMEOUT):
+            while status != 200:
                 with contextlib.suppress(ConnectionRefusedError):
-                    told, _ = await process.get("/readyz")
+                    status, _ = await process.get("/readyz")
                 await asyncio.sleep(0.05)
 
-    # The way to the API server
+    # The connection to the API server
 
     async def shut(self) -> None:
-        """Take the API server away."""
+        """Disconnect the components from the API server."""
         for gate in self.gates.values():
             await gate.shut()
 
     async def open(self) -> None:
-        """Bring it back."""
+        """Connect the components to the API server again."""
         for gate in self.gates.values():
             await gate.open()
 
-    # What the cluster shows
+    # The state of the cluster
 
     def pods_of(self, app: str) -> tuple[Pod, ...]:
-        """The pods that are there to stay."""
+        """Return the pods that are not being deleted."""
         return tuple(
             pod
             for pod in self.pods.in_namespace(NAMESPACE)
@@ -223,7 +224,7 @@ class World:
         )
 
     def target(self, name: str) -> Mapping[str, QuantityJson]:
-        """What a VPA recommends for its container; empty if nothing."""
+        """Return the target of a VPA's container; empty if there is none."""
         vpa = self.vpas.get(NAMESPACE, name)
         recommendation = vpa.status.recommendation if vpa is not None else None
         for container in (recommendation and recommendation.container_recommendations) or ():
@@ -231,27 +232,27 @@ class World:
         return {}
 
     def fits(self, app: str, replicas: int) -> bool:
-        """Whether every pod runs with what is recommended, spec and status."""
+        """Return whether every pod runs with the recommended resources, in spec and status."""
         target, pods = self.target(app), self.pods_of(app)
         return bool(target) and len(pods) == replicas and all(_runs_with(p, target) for p in pods)
 
     def calls(self, resource: str, verb: str, subresource: str = "") -> list[Entry]:
-        """Successful calls of our components, oldest first."""
+        """Return the successful calls of the components, oldest first."""
         found = self.cluster.audit(resource=resource, verb=verb, subresource=subresource)
         return [call for call in found if call.code < 300 and _program(call) in AGENTS.values()]
 
     def evicted(self, app: str = "") -> list[str]:
-        """Names of the evicted pods, one for each eviction that was carried out."""
+        """Return the names of the evicted pods, once for each successful eviction."""
         calls = self.calls("pods", "create", "eviction")
         return [call.name for call in calls if call.name.startswith(app)]
 
     def resized(self, app: str = "") -> list[str]:
-        """Names of the resized pods, one for each resize that was accepted."""
+        """Return the names of the resized pods, once for each accepted resize."""
         calls = self.calls("pods", "patch", "resize")
         return [call.name for call in calls if call.name.startswith(app)]
 
     def undeclared(self, component: str) -> set[Permission]:
-        """What a component was answered, and did not declare that it calls."""
+        """Return the permissions of a component's successful calls that it doesn't declare."""
         declared = {each for one in ACCESS[component] for each in one.permissions()}
         found: set[Permission] = set()
         for call in self.cluster.audit(userAgent=AGENTS[component]):
@@ -262,7 +263,7 @@ class World:
                 found.add((*exact, call.name))
         return found
 
-    # What an operator does
+    # Actions of an operator
 
     async def edit(self, name: str, **spec: Any) -> None:
         """Change a VPA."""
@@ -286,15 +287,15 @@ async def world(
     scenario: Scenario = SCENARIO,
     change: Change = lambda definition: definition,
 ) -> AsyncIterator[World]:
-    """A cluster with our definitions in it; what is started in it ends with it.
+    """Run a cluster with the project's definitions, and end all processes with it.
 
-    When the test fails, what the processes said is printed.
+    If the test fails, print the output of the processes.
     """
     bundle = new_bundle()
     await Directory(folder).save(bundle)
     async with running_cluster(scenario) as cluster, cluster.client("test") as client:
         await prepare(client, change=change)
-        gates = {name: Gate(cluster.serving.port) for name in AGENTS}
+        gates = {name: Gate(cluster.listener.port) for name in AGENTS}
         for gate in gates.values():
             await gate.open()
         async with asyncio.TaskGroup() as group:
@@ -318,12 +319,12 @@ async def world(
 
 
 def account(name: str) -> str:
-    """The user that a component is."""
+    """Return the user of a component."""
     return f"system:serviceaccount:kube-system:{AGENTS[name]}"
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """What is there more than once."""
+    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 

@@ -1,4 +1,4 @@
-"""A cluster of a few VPAs in any state, drawn from a seed: what a pass may find, and remember."""
+"""A random snapshot of a cluster of a few VPAs, and a random state of the updater."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ from common.resources import parse_quantities
 from common.target.owners import Controller
 from updater.decision import Reason, wait
 from updater.eviction.breaker import Breaker, Closed, Eviction, Open
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.resize_state import Infeasible, Part, Targets
+from updater.resize.infeasible_resize import Infeasible, Part, Targets
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
@@ -58,7 +58,7 @@ _KINDS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Rollout")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomCluster:
-    """What a pass is given."""
+    """The inputs of a pass."""
 
     snapshot: ClusterSnapshot
     state: UpdaterState
@@ -67,7 +67,7 @@ class RandomCluster:
 
 
 def _whole(name: str, app: Container) -> ResourceRequirements | None:
-    """Resources of a pod as a whole; by a stream of their own, so that all else is as it was."""
+    """Return resources of the whole pod, from a separate random generator."""
     stream = Random(f"{name} {app}")
     if stream.random() < 0.95:
         return None
@@ -75,13 +75,13 @@ def _whole(name: str, app: Container) -> ResourceRequirements | None:
 
 
 def random_cluster(seed: int, *, now: datetime) -> RandomCluster:
-    """The same one for the same seed."""
+    """Return a cluster; the same seed yields the same one."""
     drawn = _Draw(Random(seed), now).cluster()
     return replace(drawn, snapshot=replace(drawn.snapshot, quotas=_quotas(seed)))
 
 
 def _quotas(seed: int) -> dict[str, tuple[ResourceQuota, ...]]:
-    """A full quota in some namespaces; by a stream of its own, so that all else is as it was."""
+    """Return a full quota for some namespaces, from a separate random generator."""
     if Random(f"quotas {seed}").random() < 0.9:
         return {}
     full = {"requests.cpu": "9", "requests.memory": "9Gi"}
@@ -169,7 +169,7 @@ class _Draw:
         )
 
     def rolled_out(self, name: str, owners: Sequence[Controller]) -> dict[str, Any]:
-        """Now and then all ReplicaSets are those of one Deployment, which is rolled out."""
+        """Return, in some cases, all ReplicaSets as those of one Deployment with a rollout."""
         if self.often(0.6):
             return {}
         web = Controller("default", "Deployment", name, "apps/v1")

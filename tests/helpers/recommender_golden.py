@@ -1,4 +1,4 @@
-"""Reading and comparing what the recommender's golden files have in common."""
+"""Functions that read and compare the recommender's golden files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,8 @@ def check_histogram(
     fractions: list[float],
 ) -> None:
     one = np.array([number])
-    ends = table.buckets.ends
+    starts = table.buckets.starts
+    ends = np.append(starts[1:], starts[-1])  # the last bucket has no end
     for fraction, stop, percentile in zip(
         fractions, table.stops(one, tuple(fractions))[0], want["percentiles"], strict=True
     ):
@@ -109,7 +110,7 @@ def pod_facts(
 
 
 def lone_container(usage: Usage, name: str = "pod") -> int:
-    """The row of a container with an aggregate of its own."""
+    """Return the row of a container with a separate aggregate."""
     key = PodKey("ns", name)
     usage.put_pod(pod_facts(key, labels={"pod": name}), now=0)
     return usage.pods[key].containers["app"]
@@ -120,11 +121,11 @@ KINDS = ("cpu", "mem", "oom")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stream:
-    """Samples in their order, as columns."""
+    """Samples in order, as columns."""
 
     rows: Ints  # of the containers
-    kinds: Ints  # places in KINDS
-    times: Ints  # instants
+    kinds: Ints  # indexes of KINDS
+    times: Ints  # timestamps
     amounts: Ints
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class Stream:
 
 
 def stream(row: int, ops: Sequence[tuple[str, float, int]]) -> Stream:
-    """The samples ``[kind, milliseconds, amount]`` of a container."""
+    """Return the samples ``[kind, milliseconds, amount]`` of a container."""
     return Stream(
         rows=np.full(len(ops), row),
         kinds=np.array([KINDS.index(kind) for kind, _, _ in ops], dtype=np.int64),
@@ -142,7 +143,7 @@ def stream(row: int, ops: Sequence[tuple[str, float, int]]) -> Stream:
 
 
 def series(row: int, ops: Sequence[list[Any]]) -> Stream:
-    """The samples of ``[kind, start_ms, step_ms, count, values]``, one series after the other."""
+    """Return the samples of ``[kind, start_ms, step_ms, count, values]``, series after series."""
     parts = []
     for kind, start, step, count, values in ops:
         part = Stream(
@@ -156,7 +157,7 @@ def series(row: int, ops: Sequence[list[Any]]) -> Stream:
 
 
 def joined(streams: Sequence[Stream]) -> Stream:
-    """One stream after the other."""
+    """Return the streams, one after the other."""
     rows, kinds, times, amounts = (
         np.concatenate([getattr(one, name) for one in streams] or [np.empty(0, dtype=np.int64)])
         for name in ("rows", "kinds", "times", "amounts")
@@ -165,14 +166,14 @@ def joined(streams: Sequence[Stream]) -> Stream:
 
 
 def feed(usage: Usage, streams: Sequence[Stream]) -> list[list[bool | OomOutcome]]:
-    """Feed streams side by side, each in its order; returns what became of each sample."""
+    """Feed streams in parallel, each in its order; return the result of each sample."""
     pods = {row: pod.key for pod in usage.pods.values() for row in pod.containers.values()}
     whole = joined(streams)
     lengths = np.array([len(one) for one in streams], dtype=np.int64)
     ends = np.cumsum(lengths)
     results = np.empty(len(whole), dtype=object)
     for step in range(lengths.max(initial=0)):
-        now = (ends - lengths + step)[lengths > step]  # of each stream its next sample
+        now = (ends - lengths + step)[lengths > step]  # the next sample of each stream
         kinds = whole.kinds[now]
         for number, add in enumerate((usage.add_cpu, usage.add_memory)):
             batch = now[kinds == number]
@@ -183,7 +184,7 @@ def feed(usage: Usage, streams: Sequence[Stream]) -> list[list[bool | OomOutcome
             row = int(whole.rows[kill])
             learnt = usage.add_oom(
                 pods[row],
-                usage.containers.keys[row].container,
+                usage.containers.keys[row][1],
                 at=int(whole.times[kill]),
                 request=int(whole.amounts[kill]),
                 now=0,

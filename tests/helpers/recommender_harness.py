@@ -1,15 +1,16 @@
-"""A recommender against an API server that says what a test tells it to."""
+"""A recommender with a scripted API server."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from common.kube import endpoints
 from common.kube.transport import no_check
 from fake_api import FakeApi, Reply, listing, named
+from fixed_clock import FixedClock
 from recommender.__main__ import assemble
 from recommender.metrics import RecommenderMetrics
 from recommender.run import Recommender
@@ -65,7 +66,7 @@ WEB = status_of("web")
 
 
 def checkpoint_writes(api: FakeApi, name: str = "web-app") -> list[Any]:
-    """What was sent as the status of a checkpoint, whether or not there was one; oldest first."""
+    """Return the statuses in all writes of a checkpoint, oldest first."""
     route = checkpoint_of(name)
     statuses = []
     for each in api.requests:
@@ -78,7 +79,7 @@ def checkpoint_writes(api: FakeApi, name: str = "web-app") -> list[Any]:
 
 
 def written(api: FakeApi, route: str = WEB) -> Any:
-    """The value of the last patch of a status, or what was sent last of a checkpoint."""
+    """Return the value of a status's last patch, or the last write of a checkpoint."""
     if endpoints.CHECKPOINTS.resource in route:
         return checkpoint_writes(api, route.rpartition("/")[2])[-1]
     bodies = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
@@ -86,7 +87,7 @@ def written(api: FakeApi, route: str = WEB) -> Any:
 
 
 def target(api: FakeApi, name: str = "web") -> dict[str, str]:
-    """What is recommended for the first container; nothing where there is none."""
+    """Return the target of the first container; empty if there is none."""
     found = written(api, status_of(name))["recommendation"].get("containerRecommendations")
     target: dict[str, str] = found[0]["target"] if found else {}
     return target
@@ -140,22 +141,8 @@ def published(found: Any, **target: str) -> Any:
     return found
 
 
-class FixedClock:
-    """Stands still until a test moves it."""
-
-    def __init__(self, now: datetime) -> None:
-        self.time = now
-
-    def now(self) -> datetime:
-        return self.time
-
-    def forward(self, by: timedelta) -> datetime:
-        self.time += by
-        return self.time
-
-
 def prepare(api: FakeApi, **objects: list[Any]) -> None:
-    """A Deployment with a pod that is used, and a VPA on it; ``objects`` are by resource."""
+    """Create a Deployment with a pod and its usage, and a VPA; ``objects`` are by resource."""
     known: dict[str, list[Any]] = {
         "deployments": [deployment()],
         "pods": [pod()],
@@ -179,7 +166,7 @@ def prepare(api: FakeApi, **objects: list[Any]) -> None:
 
 @dataclass
 class Running:
-    """A recommender whose caches are filled."""
+    """A recommender with filled caches."""
 
     recommender: Recommender
     informers: Informers

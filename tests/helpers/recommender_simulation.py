@@ -1,7 +1,7 @@
-"""A town of workloads for a recommender: a real API server in virtual time, pods made by hand.
+"""Workloads for a recommender: a real API server in virtual time, and pods of the test.
 
-No controller and no kubelet runs here, so that a day with a rollout every ten minutes takes no
-longer than the recommender itself. What pods use a test says.
+There are no controllers and kubelets, so that a day with a rollout every ten minutes takes little
+time. The test sets the usage of pods.
 """
 
 import asyncio
@@ -18,16 +18,13 @@ from prometheus_client.core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.kube.client import KubeClient
-from common.kube.connection import client_context
 from common.kube.endpoints import VPAS
-from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port
 from recommender.__main__ import recommend
 from recommender.settings import RecommenderSettings
 from sandbox.apiserver.audit import AuditLog
-from sandbox.apiserver.server import ApiServer, serve
+from sandbox.apiserver.server import ApiServer, ServedApi, serve
 from sandbox.clocks import ShiftedClock
-from sandbox.cluster import Access
 from sandbox.kubelet.metrics_server import GROUP, VERSION, MetricsServer
 from sandbox.kubelet.usage import Usage
 from sandbox.kubelet.usages import PodUsage
@@ -36,24 +33,23 @@ from sandbox.objects.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Resource
 from sandbox.objects.store import Store, Stored
 from sandbox.scenario import Scenario
 from sandbox.times import rfc3339
-from sandbox.tls import make_credentials
 from sandbox.virtual_time import VirtualClock
 from workloads import NAMESPACE, autoscaler, prepare
 
-HISTORY = 500  # changes that watches can catch up with: full long before the first hour is over
-ENTRIES = 500  # of the audit log, for the same reason
+HISTORY = 500  # changes for resumed watches; small, so that it is full within the first hour
+ENTRIES = 500  # of the audit log; small for the same reason
 WINDOW = timedelta(seconds=15)
 ACCOUNT = "system:serviceaccount:kube-system:vpa-recommender"  # with the role of our manifests
-KEPT = 3  # ReplicaSets of a Deployment
+KEPT = 3  # ReplicaSets per Deployment
 MEBI = 2**20
 CONTAINERS = ("app", "sidecar")
 
 UsageOf = Callable[[str, str], Usage]
-"""What a container uses now: by workload and container name."""
+"""Returns the present usage of a container, by names of workload and container."""
 
 
 def steady(_workload: str, container: str) -> Usage:
-    """Clear of the edges of buckets, and of the least that is recommended."""
+    """Return usage far from the edges of buckets and from the minimum recommendation."""
     cpu, memory = (200.0, 600) if container == "app" else (70.0, 350)
     return Usage(cpu_millicores=cpu, memory_bytes=memory * MEBI)
 
@@ -75,7 +71,7 @@ class Workload:
 
 
 class Used:
-    """What the metrics server samples."""
+    """The usage that the metrics server samples."""
 
     def __init__(self, town: "RecommenderSimulation") -> None:
         self._town = town
@@ -89,11 +85,11 @@ class Used:
 
 @dataclass
 class RecommenderSimulation:
-    """The API server with what is in it."""
+    """The API server and its objects."""
 
     api: ApiServer
-    access: Access
-    way: Listener  # for recommenders: plain HTTP, for TLS would be most of what they cost here
+    access: ServedApi
+    way: Listener  # for recommenders; plain HTTP, because TLS would take most of the time
     admin: KubeClient
     clock: ShiftedClock
     folder: Path
@@ -103,15 +99,15 @@ class RecommenderSimulation:
     replicas: list["Replica"] = field(default_factory=list)
     _uids: Iterator[int] = field(default_factory=lambda: iter(range(1, 10**9)))
 
-    # What is in it
+    # Objects
 
     async def deploy(self, name: str, *, replicas: int = 2, **spec: Any) -> None:
-        """A Deployment with pods that run at once, and a VPA on it."""
+        """Create a Deployment with running pods, and a VPA for it."""
         self.deploy_alone(name, replicas=replicas)
         await self.admin.create(VPAS.as_dicts(), autoscaler(name, **spec), namespace=NAMESPACE)
 
     def deploy_alone(self, name: str, *, replicas: int = 2, app: str = "") -> None:
-        """The same without a VPA; ``app`` is the label of the pods, the name by default."""
+        """Create a Deployment with running pods; ``app`` is their label, by default the name."""
         selector = {"matchLabels": {"app": app or name}}
         self._put(DEPLOYMENTS, name, spec={"selector": selector, "replicas": replicas})
         rollout = self.workloads[name].rollout if name in self.workloads else 0
@@ -119,19 +115,19 @@ class RecommenderSimulation:
         self.roll_out(name)
 
     def undeploy(self, name: str) -> None:
-        """Delete a Deployment and its pods, at once."""
+        """Delete a Deployment and its pods at once."""
         self.api.store.delete(DEPLOYMENTS, NAMESPACE, name)
         self.stop_pods(name)
 
     def stop_pods(self, name: str) -> None:
-        """Delete all pods of a workload, at once; its Deployment stays."""
+        """Delete all pods of a workload at once, but not its Deployment."""
         one = self.workloads[name]
         for pod in one.pods:
             self.api.store.delete(PODS, NAMESPACE, pod)
         one.pods = []
 
     def roll_out(self, name: str) -> None:
-        """Replace all pods of a workload, at once, by pods of another template."""
+        """Replace all pods of a workload at once by pods of another template."""
         one = self.workloads[name]
         gone = one.pods
         one.rollout += 1
@@ -148,11 +144,11 @@ class RecommenderSimulation:
             self.api.store.delete(REPLICA_SETS, NAMESPACE, one.sets.pop(0))
 
     def put_custom(self, plural: str, name: str, **content: Any) -> None:
-        """Store an object of ours as it is, whatever its definition says."""
+        """Store a custom object without validation."""
         self._put(self._custom(plural), name, **content)
 
     def delete_custom(self, plural: str, name: str) -> None:
-        """Remove such an object."""
+        """Delete a custom object."""
         self.api.store.delete(self._custom(plural), NAMESPACE, name)
 
     def _custom(self, plural: str) -> Resource:
@@ -160,14 +156,14 @@ class RecommenderSimulation:
         assert found is not None
         return found
 
-    # What becomes of its API server
+    # API server
 
     async def stop_api_server(self) -> None:
-        """Recommenders find nobody; the test does."""
+        """Make the API server unreachable for recommenders, but not for the test."""
         await self.way.pause()
 
     async def start_api_server(self, *, forgetful: bool = False) -> None:
-        """Who watched before has to list again if the server has forgotten what there was."""
+        """Make it reachable again. A ``forgetful`` one makes clients list again."""
         if forgetful:
             self.api.store.compact()
         self.api.store.restart()
@@ -195,10 +191,10 @@ class RecommenderSimulation:
             metadata["ownerReferences"] = [{**reference, "controller": True}]
         return self.api.store.create(resource, {"metadata": metadata, **content})
 
-    # What the recommender makes of it
+    # Recommendations
 
     async def target(self, name: str, container: str = CONTAINERS[0]) -> Mapping[str, Any]:
-        """What is recommended; empty if nothing is."""
+        """Return the target of a container; empty if there is none."""
         found = await self.admin.get(VPAS, name, namespace=NAMESPACE)
         recommendation = found.status.recommendation
         for one in (recommendation and recommendation.container_recommendations) or ():
@@ -207,7 +203,7 @@ class RecommenderSimulation:
         return {}
 
     async def targets(self) -> dict[tuple[str, str], Mapping[str, Any]]:
-        """By VPA and container."""
+        """Return the targets by VPA and container."""
         return {
             (name, container): await self.target(name, container)
             for name in self.workloads
@@ -215,10 +211,10 @@ class RecommenderSimulation:
         }
 
     def replica(self, *, user: str = ACCOUNT, **settings: Any) -> "Replica":
-        """A recommender, not yet started; all of them end with the town."""
-        token = self.access.serving.authenticator.issue(user)
+        """Return a recommender that has not been started. All end with the simulation."""
+        token = self.access.api.authenticator.issue(user)
         kubeconfig = self.folder / f"{len(self.replicas)}.kubeconfig"
-        text = self.access.serving.kubeconfig_for(token)
+        text = self.access.kubeconfig_for(token)
         kubeconfig.write_text(text.replace(self.access.url, self.way.url))
         made = Replica(kubeconfig, ShiftedClock(self.clock), settings)
         self.replicas.append(made)
@@ -227,10 +223,10 @@ class RecommenderSimulation:
 
 @dataclass
 class Replica:
-    """A recommender: the whole program, from its settings on, as a task of the loop."""
+    """A recommender: the whole program with its settings, as a task of the event loop."""
 
     kubeconfig: Path
-    clock: ShiftedClock  # its own, on top of everybody's
+    clock: ShiftedClock  # its own; an offset to the simulation's
     settings: Mapping[str, Any]
     ops: int = field(default_factory=free_port)
     _task: asyncio.Task[None] | None = None
@@ -242,7 +238,7 @@ class Replica:
         self._task = asyncio.create_task(recommend(settings, self.clock))
 
     async def kill(self) -> None:
-        """End it wherever it is. What it died of by itself is raised."""
+        """End it at any point; raise the error if it had crashed."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -259,11 +255,11 @@ class Replica:
             await asyncio.sleep(1)
 
     async def sample(self, name: str, **labels: str) -> float:
-        """A metric now; see :func:`total`."""
+        """Return the present value of a metric; see :func:`total`."""
         return total(await self.samples(), name, **labels)
 
     async def samples(self) -> list[Sample]:
-        """All metrics now; nothing while nobody answers."""
+        """Return the present values of all metrics; empty if it doesn't respond."""
         try:
             reader, writer = await asyncio.open_connection(LOOPBACK, self.ops)
         except ConnectionRefusedError:
@@ -279,7 +275,7 @@ class Replica:
 
 
 def total(samples: Iterable[Sample], name: str, **labels: str) -> float:
-    """A metric, ``vpa_recommender_`` before its name, summed over labels that aren't named."""
+    """Return a metric ``vpa_recommender_<name>``, summed over labels that aren't given."""
     return sum(
         one.value
         for one in samples
@@ -295,15 +291,13 @@ async def running_simulation(
     usage: UsageOf = steady,
     serving_usage: type[MetricsServer] = MetricsServer,
 ) -> AsyncIterator[RecommenderSimulation]:
-    """An API server with our definitions, and a metrics server beside it."""
+    """Run an API server with the project's definitions, and a metrics server."""
     rng = Random(1)
     moving = ShiftedClock.of(clock)
     api = ApiServer(Store(history=HISTORY), Scenario().version, moving, rng=rng)
     api.audit = AuditLog(entries=ENTRIES)
-    credentials = make_credentials(SystemClock().now())
     async with contextlib.AsyncExitStack() as stack:
-        serving = await stack.enter_async_context(serve(api, credentials=credentials))
-        access = Access(serving, client_context(ca_data=serving.authority))
+        access = await stack.enter_async_context(serve(api))
         way = await stack.enter_async_context(Listener(api, tls=None))
         admin = await stack.enter_async_context(access.client("test"))
         town = RecommenderSimulation(api, access, way, admin, moving, folder, usage)

@@ -1,7 +1,7 @@
-"""Requests and answers that were recorded from real API servers, and how to compare with them.
+"""Recorded requests and responses of real API servers, and functions to compare with them.
 
-Data: ``tests/conformance/data``; the top folder is Kubernetes 1.36.3, the others hold what
-differs in an older version. Volatile values (uid, resourceVersion, times) never count.
+Data: ``tests/conformance/data``; the top folder is Kubernetes 1.36.3, the others hold the
+differences of older versions. Volatile values (uid, resourceVersion, times) are ignored.
 """
 
 import json
@@ -21,9 +21,9 @@ VERSIONS = {33: "v1.33.13", 35: "v1.35.4", 36: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One request, and what the real server made of it.
+    """One request, and the response of the real server.
 
-    ``own`` says that the version answered differently from 1.36, or is 1.36.
+    ``own`` means that the response differs from 1.36's, or is 1.36's.
     """
 
     case: str
@@ -73,7 +73,7 @@ class Recorded:
 
 
 def recorded(prefix: str, minor: int = 36) -> list[Recorded]:
-    """The cases whose name starts with ``prefix``, as that version answered."""
+    """Return the cases whose name starts with ``prefix``, with the responses of that version."""
     own = {path.name: path for path in (FOLDER / VERSIONS[minor]).glob(f"{prefix}*.json")}
     files = {path.name: path for path in FOLDER.glob(f"{prefix}*.json")} | own
     return [
@@ -88,7 +88,7 @@ def recorded(prefix: str, minor: int = 36) -> list[Recorded]:
 
 
 def body_of(case: Recorded) -> bytes:
-    """The body as it was sent; the longest one is only described in the recording."""
+    """Return the body as it was sent. The recording only describes the longest one."""
     if case.case == "resize-json-patch-too-many-operations":
         return (
             b"[" + b",".join([b'{"op":"test","path":"/metadata/name","value":"x"}'] * 10_001) + b"]"
@@ -97,12 +97,12 @@ def body_of(case: Recorded) -> bytes:
 
 
 def refusal(error: ApiError) -> dict[str, Any]:
-    """What counts of an error: code, reason, message and details with their causes."""
+    """Return the compared parts of an error: code, reason, message, and details with causes."""
     return answer(error.status_object())
 
 
 def answer(response: dict[str, Any]) -> dict[str, Any]:
-    """What counts of a recorded answer, an error or a pod."""
+    """Return the compared parts of a recorded response, an error or a pod."""
     if response.get("kind") == "Status":
         return {
             key: response[key]

@@ -1,4 +1,4 @@
-"""The nodes, bounds and pods that the recorded requests met, and the way to an API server."""
+"""The nodes, LimitRanges and pods of the recorded requests, and a client of the API server."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from recorded_cases import Recorded
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.resources import LIMIT_RANGES, NAMESPACES, NODES
 from sandbox.objects.store import Store
-from sandbox.patching import copied
+from sandbox.patching.apply import copied
 
 FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"]
 
@@ -25,7 +25,7 @@ def node(name: str, *, system: str = "linux", cpu: str = "4") -> dict[str, Any]:
 
 
 def furnish(store: Store) -> None:
-    """Create the namespaces, nodes and bounds that the recordings were made with."""
+    """Create the namespaces, nodes and LimitRanges of the recordings."""
     for name in ("golden", "limited", "quota"):
         store.create(NAMESPACES, {"metadata": {"name": name}})
     for one in (
@@ -58,7 +58,7 @@ def furnish(store: Store) -> None:
 
 
 def pod_before(case: Recorded) -> dict[str, Any]:
-    """The pod right before the request, with the status that the recording's notes tell."""
+    """Return the pod before the request, with the status of the recording's notes."""
     before = case.raw["before"]
     spec = copied(before["spec"])
     name, namespace = case.path[6], case.path[4]
@@ -79,7 +79,7 @@ def pod_before(case: Recorded) -> dict[str, Any]:
         spec["os"] = {"name": "windows"}
     if case.case == "resize-restart-never":
         spec["restartPolicy"] = "Never"
-    # The recordings leave volumes out, but not what mounts them.
+    # The recordings omit volumes, but not their mounts.
     mounts = [one for each in spec["containers"] for one in each.get("volumeMounts") or ()]
     spec.setdefault("volumes", [{"name": one["name"], "emptyDir": {}} for one in mounts])
     running = before["phase"] == "Running"
@@ -126,7 +126,7 @@ async def call(
     token: str,
     content_type: str = "application/json",
 ) -> tuple[int, dict[str, str], Any]:
-    """One request without a network; returns status, headers and the decoded body."""
+    """Send one request without a network; return status, headers and the decoded body."""
     sent = {"authorization": f"Bearer {token}", "content-type": content_type}
-    heard = await asgi.call(api, asgi.scope_of(method, path, sent), asgi.pieces(body))
-    return heard.status, dict(heard.headers), msgspec.json.decode(heard.body)
+    response = await asgi.call(api, asgi.scope_of(method, path, sent), asgi.pieces(body))
+    return response.status, dict(response.headers), msgspec.json.decode(response.body)

@@ -1,8 +1,8 @@
-"""Sections 2 and 3 of recommender.md once more: histograms, in the specification's words.
+"""An independent implementation of sections 2 and 3 of recommender.md: histograms.
 
-Slow and obvious on purpose. It is written from the specification, and shares nothing with what it
-is compared with: buckets are dictionaries, times are datetimes, logarithms are those of the
-formula. Where this project departs from the reference, the quirk's number stands beside the rule.
+It is slow and obvious, and written from the specification. It shares no code with the product:
+buckets are dictionaries, times are datetimes, logarithms are those of the formula. Departures from
+the reference have the quirk's number beside the rule.
 """
 
 import math
@@ -19,13 +19,13 @@ MAX = 1e14
 
 
 def trunc_amount(x: float) -> int:
-    """Section 2: float -> amount."""
+    """Section 2: convert a float to an amount."""
     return int(MAX) if x > MAX else 0 if x < 0 else math.trunc(x)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """3.1: what tells the buckets of CPU from those of memory."""
+    """3.1: the bucket parameters of CPU or memory."""
 
     first: float  # F, the size of the first bucket
     unit: float  # amounts per unit of a value: 1000 millicores are a core
@@ -41,12 +41,12 @@ class Scale:
         return min(math.trunc(found), N - 1)
 
     def end(self, bucket: int) -> int:
-        """3.4: what a percentile is that stops in this bucket, as an amount."""
+        """3.4: return the percentile that ends in this bucket, as an amount."""
         return trunc_amount(self.start(min(bucket + 1, N - 1)) * self.unit)
 
 
 def _power(exponent: int) -> float:
-    """3.2: Go's 1.05 to an integer power, which differs from the C library's in the last bits."""
+    """3.2: return Go's 1.05 to an integer power, whose last bits differ from the C library's."""
     fraction, shift = math.frexp(RATIO)
     found, shifts = 1.0, 0
     while exponent:
@@ -68,7 +68,7 @@ MEMORY = Scale(first=1e7, unit=1.0)
 
 @dataclass
 class Histogram:
-    """3.4, 3.5: weights by bucket, each worth half after a half-life."""
+    """3.4, 3.5: weights by bucket, which halve every half-life."""
 
     scale: Scale
     half_life: timedelta
@@ -125,7 +125,7 @@ class Histogram:
             self.max -= 1
 
     def merge(self, other: "Histogram") -> None:
-        """The older of the two is shifted first; the other stays as it is (Q21)."""
+        """Merge another histogram. The older one is shifted first; ``other`` is unchanged (Q21)."""
         other = other.copy()
         if self.ref < other.ref:
             self.shift(other.ref)
@@ -147,7 +147,7 @@ class Histogram:
         return 0 if self.empty else self.scale.end(self.stop(p))
 
     def stop(self, p: float) -> int:
-        """The bucket where the sum of weights reaches its part."""
+        """Return the bucket where the sum of weights reaches its share."""
         partial = 0.0
         for bucket in range(self.min, self.max):
             partial += self.weights[bucket]
@@ -156,7 +156,7 @@ class Histogram:
         return self.max
 
     def sums(self) -> list[float]:
-        """The partial sums that a percentile is looked for among."""
+        """Return the partial sums that a percentile is searched in."""
         found, partial = [], 0.0
         for bucket in range(self.min, self.max + 1):
             partial += self.weights[bucket]
@@ -164,7 +164,7 @@ class Histogram:
         return found
 
     def relative(self) -> dict[int, float]:
-        """3.6, before it is rounded: the heaviest bucket is 10000."""
+        """3.6, before rounding: return weights relative to the heaviest bucket, which is 10000."""
         if self.empty:
             return {}
         inner = {bucket: self.weights[bucket] for bucket in range(self.min, self.max + 1)}
@@ -172,12 +172,12 @@ class Histogram:
         return {bucket: weight * q for bucket, weight in inner.items()}
 
     def save(self) -> dict[int, int]:
-        """3.6."""
+        """3.6: return the rounded weights."""
         rounded = {bucket: math.floor(n + 0.5) for bucket, n in self.relative().items()}
         return {bucket: n for bucket, n in rounded.items() if n > 0}
 
     def load(self, saved: Mapping[int, int], total: float, ref: datetime) -> None:
-        """3.7, into a fresh histogram."""
+        """3.7: load into an empty histogram."""
         self.ref = ref
         whole = sum(saved.values())
         if whole == 0:

@@ -1,4 +1,4 @@
-"""The reference's lists of flags and metrics, and whether a component of ours has them all."""
+"""The reference's lists of flags and metrics, and checks of our components against them."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from golden_data import lists
 
 
 def of_component(component: str, kind: str) -> list[dict[str, Any]]:
-    """``kind`` is flags or metrics."""
+    """Return a list of the reference; ``kind`` is flags or metrics."""
     (entry,) = (entry for entry in lists(kind) if entry["component"] == component)
     found: list[dict[str, Any]] = entry[kind]
     return found
 
 
 def check_flags(component: str, settings: type) -> set[str]:
-    """Every flag is there with the same default; the names of those that are ours alone."""
+    """Assert that every flag exists with the same default; return the names of additional flags."""
     ours = {
         field.metadata["flag"].removeprefix("--"): show(field.default)
         for field in declared(settings)
@@ -35,7 +35,7 @@ def check_flags(component: str, settings: type) -> set[str]:
 
 
 def check_metrics(component: str, registry: CollectorRegistry) -> None:
-    """Every metric has samples, the same type, labels and buckets."""
+    """Assert that every metric has samples and the same type, labels and buckets."""
     types = {metric.name: metric.type for metric in registry.collect()}
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     for wanted in of_component(component, "metrics"):

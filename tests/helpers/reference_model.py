@@ -1,7 +1,6 @@
-"""Sections 4-6 of recommender.md once more: one sample at a time, in the specification's words.
+"""An independent implementation of sections 4-6 of recommender.md, one sample at a time.
 
-See ``reference_histogram``. Where this project departs from the reference, the quirk's number
-stands beside the rule.
+See ``reference_histogram``. Departures from the reference have the quirk's number beside the rule.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +14,7 @@ CPU_WEIGHT, MEMORY_WEIGHT = 0.1, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """5.2: what the flags say, and a policy may override (under PerVPAConfig)."""
+    """5.2: the values of flags, and the overrides of a policy (under PerVPAConfig)."""
 
     interval: timedelta = timedelta(hours=24)  # I
     interval_count: int = 8
@@ -25,7 +24,7 @@ class Rules:
 
 @dataclass
 class Aggregate:
-    """5.2: what containers with one key used."""
+    """5.2: the usage of containers with one key."""
 
     cpu: Histogram
     memory: Histogram
@@ -50,7 +49,7 @@ class Aggregate:
         self.samples += other.samples
 
     def age(self, now: datetime) -> timedelta:
-        """5.4: for how long it has had nothing new; memory peaks don't count."""
+        """5.4: return the time since the last new sample; memory peaks don't count."""
         return now - (self.last_sample if self.samples else self.created)
 
 
@@ -66,13 +65,13 @@ class Container:
     oom_peak: int = 0
 
     def start_over(self, aggregate: Aggregate) -> None:
-        """Q10: with another aggregate a new window begins."""
+        """Q10: begin a new window with another aggregate."""
         self.aggregate = aggregate
         self.window_end = ZERO
         self.mem_peak = self.oom_peak = 0
 
     def add_cpu(self, ts: datetime, amount: int) -> bool:
-        """4.2."""
+        """4.2: return whether the sample was added."""
         if amount < 0 or ts <= self.last_cpu:
             return False
         self.aggregate.add_cpu(ts, amount)
@@ -80,7 +79,7 @@ class Container:
         return True
 
     def add_memory(self, ts: datetime, amount: int, rules: Rules, *, is_oom: bool = False) -> bool:
-        """4.3."""
+        """4.3: return whether the sample was added."""
         if amount < 0 or (not is_oom and ts < self.last_mem):
             return False
         self.last_mem = ts
@@ -106,7 +105,7 @@ class Container:
         return True
 
     def add_oom(self, ts: datetime, request: int, rules: Rules) -> str:
-        """4.4; returns what became of it."""
+        """4.4: return the outcome."""
         if self.last_mem != ZERO and ts < self.last_mem - rules.interval:
             return "too_old"
         used = max(request, self.mem_peak)
@@ -128,7 +127,7 @@ class Pod:
 
 @dataclass(kw_only=True)
 class Policy:
-    """An entry of containerPolicies, as far as it concerns aggregates; None: not set."""
+    """The fields of a containerPolicies entry that concern aggregates; None: not set."""
 
     container: str
     interval: timedelta | None = None
@@ -139,7 +138,7 @@ class Policy:
 
 @dataclass
 class Vpa:
-    selector: Mapping[str, str] | None  # labels that must be there; None matches nothing (Q31)
+    selector: Mapping[str, str] | None  # required labels; None matches nothing (Q31)
     policies: list[Policy]
     loaded: dict[str, Aggregate]  # initial states, by container
     former: set[str] = field(default_factory=set)  # canonical labels of pods it matched before
@@ -148,7 +147,7 @@ class Vpa:
         return self.selector is not None and self.selector.items() <= labels.items()
 
     def policy(self, container: str) -> Policy:
-        """1.3: the first of the name, else the last wildcard."""
+        """1.3: return the first policy of that name, or the last wildcard."""
         found = Policy(container="*")
         for policy in self.policies:
             if policy.container == container:
@@ -163,12 +162,12 @@ AggregateKey = tuple[str, str, str]  # 5.1: namespace, container, canonical labe
 
 
 def canonical(labels: Mapping[str, str]) -> str:
-    """5.1."""
+    """5.1: return the canonical form of labels."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 class Cluster:
-    """Section 6. Pods are told apart by their UIDs (Q33)."""
+    """Section 6. Pods are identified by their UIDs (Q33)."""
 
     def __init__(self, half_life: timedelta, defaults: Rules) -> None:
         self.half_life = half_life
@@ -183,7 +182,7 @@ class Cluster:
         return Aggregate(Histogram(CPU, self.half_life), Histogram(MEMORY, self.half_life), created)
 
     def aggregate(self, pod: Pod, container: str, now: datetime) -> Aggregate:
-        """6.1, 5.4: by its key, always (Q10); one that was collected is made anew."""
+        """6.1, 5.4: return the aggregate of the key (Q10), a new one after its collection."""
         key = (pod.namespace, container, canonical(pod.labels))
         self.labels[key] = pod.labels
         if key not in self.aggregates:
@@ -263,7 +262,7 @@ class Cluster:
         return self.rules_of((pod.namespace, container, canonical(pod.labels)))
 
     def rules_of(self, key: AggregateKey) -> Rules:
-        """Q12: only what the VPAs say now; where several do, the last by name."""
+        """Q12: return the present rules of the VPAs; if several match, the last by name."""
         rules = self.defaults
         for (namespace, _), vpa in sorted(self.vpas.items()):
             if namespace == key[0] and vpa.matches(self.labels[key]):
@@ -285,7 +284,7 @@ class Cluster:
         )
 
     def linked(self, vpa: VpaKey) -> dict[AggregateKey, Aggregate]:
-        """6.2: namespaces and labels decide, and nothing else."""
+        """6.2: return the aggregates that match by namespace and labels."""
         return {
             key: aggregate
             for key, aggregate in self.aggregates.items()
@@ -295,12 +294,12 @@ class Cluster:
     # 5.4
 
     def lifetime(self, key: AggregateKey) -> timedelta:
-        """L."""
+        """Return L, the lifetime of an aggregate."""
         rules = self.rules_of(key)
         return rules.interval * rules.interval_count
 
     def collect(self, now: datetime, resolved: Collection[VpaKey]) -> None:
-        """``resolved`` are VPAs whose targets exist."""
+        """Collect expired aggregates; ``resolved`` are VPAs whose targets exist."""
         contributive = {
             (pod.namespace, container, canonical(pod.labels))
             for pod in self.pods.values()
@@ -309,7 +308,7 @@ class Cluster:
         }
         for key, aggregate in list(self.aggregates.items()):
             needless = aggregate.samples == 0 and key not in contributive
-            if needless and not aggregate.memory.empty:  # X97: of use as long as a target is there
+            if needless and not aggregate.memory.empty:  # X97: kept while a target exists
                 needless = not any(self._looks_at(vpa, key) for vpa in resolved)
             if needless or aggregate.age(now) >= self.lifetime(key):
                 del self.aggregates[key]
@@ -319,7 +318,7 @@ class Cluster:
         self._drop_unused()
 
     def _is_silent(self, vpa: VpaKey, container: str, now: datetime) -> bool:
-        """X125: what was loaded for a container expires with the last of its samples."""
+        """X125: return whether the last sample that was loaded for a container has expired."""
         spec = self.vpas[vpa]
         known = [one for key, one in self.linked(vpa).items() if key[1] == container]
         newest = max(one.last_sample for one in (*known, spec.loaded[container]))
@@ -329,7 +328,7 @@ class Cluster:
         return newest != ZERO and now - newest >= interval * count
 
     def rest(self) -> None:
-        """X82: what no pod adds to any more is done with; who comes with its labels begins anew."""
+        """X82: drop aggregates that no pod adds to. Later pods with their labels begin new ones."""
         inhabited = {(pod.namespace, canonical(pod.labels)) for pod in self.pods.values()}
         for key in list(self.aggregates):
             if (key[0], key[2]) not in inhabited and key not in self.resting:
@@ -340,7 +339,7 @@ class Cluster:
         self._drop_unused()
 
     def _drop_unused(self) -> None:
-        """Labels that nothing has any more are new when they come again."""
+        """Drop labels that no object has any more; they are new if they come again."""
         used = {(key[0], key[2]) for key in self.aggregates}
         used |= {(pod.namespace, canonical(pod.labels)) for pod in self.pods.values()}
         for key, vpa in self.vpas.items():
@@ -353,7 +352,7 @@ class Cluster:
         return vpa[0] == key[0] and self.vpas[vpa].matches(self.labels[key])
 
     def carried(self, vpa: VpaKey) -> list[Aggregate]:
-        """Q4: those whose running windows stand beside the VPA's checkpoints."""
+        """Q4: return the aggregates whose running windows are saved beside the checkpoints."""
         names, former = self.merged(vpa).keys(), self.vpas[vpa].former
         mine = self.linked(vpa)
         return [
@@ -365,7 +364,7 @@ class Cluster:
     # 7.1, 11.1
 
     def merged(self, vpa: VpaKey) -> dict[str, Aggregate]:
-        """By container name: all aggregates of that name, then the initial state."""
+        """Return, by container name, the sum of all its aggregates and of the initial state."""
         found: dict[str, Aggregate] = {}
         for key, aggregate in sorted(self.linked(vpa).items()):
             found.setdefault(key[1], self.new_aggregate()).merge(aggregate)
@@ -374,7 +373,7 @@ class Cluster:
         return found
 
     def checkpoints(self, vpa: VpaKey, now: datetime) -> dict[str, Aggregate]:
-        """The merged state without the current, unfinished peak of every live container."""
+        """Return the merged state without the current, unfinished peak of every live container."""
         found, linked = self.merged(vpa), self.linked(vpa).values()
         for pod in self.pods.values():
             for name, container in pod.containers.items():

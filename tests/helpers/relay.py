@@ -1,4 +1,4 @@
-"""Relays of tests: bytes pass from a port of loopback to somewhere else, unseen."""
+"""Relays of tests that pass bytes from a loopback port to another address."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,11 +10,10 @@ Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """Takes connections once it is open, until it is shut.
+    """A server that relays connections while it is open.
 
-    ``dial`` connects to where a connection goes; where it finds nobody (ConnectionError), whoever
-    asked is cut off. Whatever comes from there, or goes there, first waits for ``may_pass``, which
-    is told whether somebody asks.
+    ``dial`` opens the outgoing connection; if it raises ConnectionError, the incoming one is
+    closed. Bytes wait for ``may_pass``, whose argument is True for those of the client.
     """
 
     def __init__(
@@ -30,12 +29,12 @@ class Relay:
         self.port = 0
 
     async def open(self) -> None:
-        """Listen; the second time on the same port."""
+        """Listen; later calls use the same port."""
         self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def shut(self) -> None:
-        """Refuse new connections, and cut those that are there."""
+        """Refuse new connections, and close the present ones."""
         assert self._server is not None
         self._server.close()
         for transport in list(self._transports):

@@ -1,15 +1,20 @@
-"""Evictions of a ReplicaSet's pods, and replacements that are right or wrong."""
+"""Evictions of a ReplicaSet's pods, and right or wrong replacements."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from builders import container, pod, recommendation, vpa
 from common.annotations import OBSERVED_CONTAINERS
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaCondition
 from common.api.core import Pod
 from common.target.owners import Controller
-from updater.eviction.breaker import Breaker, Closed, WorkloadView, record_eviction
+from updater.eviction.breaker import Breaker, Closed, Eviction, after_eviction, breaker_wait
+from updater.snapshot.cluster_snapshot import AutoscaledPods
+from updater.snapshot.live_pod import LivePod, LivePodMeta
+from updater.snapshot.live_vpa import LiveVpa, LiveVpaMeta
+from updater.snapshot.workload_size import GroupSize
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -22,8 +27,8 @@ TWO_MISSES = Breaker(state=Closed(2))
 RIGHT, WRONG = {"cpu": "250m", "memory": "256Mi"}, {"cpu": "100m", "memory": "100Mi"}
 
 
-def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller = WEB) -> Pod:
-    """A pod that the webhook patched, or never saw."""
+def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller = WEB) -> LivePod:
+    """Return a new pod, with the webhook's patch if it is ``right``."""
     annotations = {OBSERVED_CONTAINERS: "app"} if right else {}
     plain = pod(
         name,
@@ -31,35 +36,45 @@ def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller =
         containers=(container(requests=RIGHT if right else WRONG),),
         owner=(controller.kind, controller.name),
     )
-    metadata = msgspec.structs.replace(plain.metadata, creation_timestamp=at)
-    return msgspec.structs.replace(plain, metadata=metadata)
+    meta = msgspec.structs.replace(plain.metadata, creation_timestamp=at)
+    metadata = LivePodMeta(**msgspec.structs.asdict(meta))
+    return LivePod(metadata=metadata, spec=plain.spec, status=plain.status)
 
 
-def right(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
+def right(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> LivePod:
     return born(name, right=True, at=at, controller=controller)
 
 
-def wrong(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> Pod:
+def wrong(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> LivePod:
     return born(name, right=False, at=at, controller=controller)
 
 
 def view(
-    *pods: Pod,
+    *pods: LivePod,
     wanted: int | None = 3,
     existing: int = 0,
-    terminating: Collection[str] = (),
     in_force_since: datetime | None = None,
-) -> WorkloadView:
+) -> AutoscaledPods:
     known = {controller.name: controller for controller in (WEB, API)}
     owners = {each.metadata.uid: (each.metadata.owner_references or ())[0] for each in pods}
-    return WorkloadView(
-        vpa=VPA,
+    return AutoscaledPods(
+        vpa=VPA if in_force_since is None else _written(VPA, in_force_since),
+        mode=UpdateMode.RECREATE,
         pods=pods,
-        workloads={uid: known[owner.name] for uid, owner in owners.items()},
-        wanted={WEB: wanted, API: wanted},
-        existing={WEB: existing},
-        terminating=terminating,
-        in_force_since=in_force_since,
+        controllers={uid: known[owner.name] for uid, owner in owners.items()},
+        replicas={},
+        limit_ranges=(),
+        sizes={WEB: GroupSize(wanted, existing), API: GroupSize(wanted)},
+    )
+
+
+def _written(given: VerticalPodAutoscaler, at: datetime) -> LiveVpa:
+    """Return the VPA with a policy and a recommendation since that time."""
+    provided = VpaCondition(type="RecommendationProvided", status="True", last_transition_time=at)
+    return LiveVpa(
+        metadata=LiveVpaMeta(**msgspec.structs.asdict(given.metadata), managed_fields=at),
+        spec=given.spec,
+        status=msgspec.structs.replace(given.status, conditions=(provided,)),
     )
 
 
@@ -71,10 +86,24 @@ def waiting(
     known: Sequence[Pod] = (),
     among: int = 0,
 ) -> Breaker:
-    """After ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
-    uids = [each.metadata.uid for each in known]
-    for number in range(count):
-        breaker = record_eviction(
-            breaker, f"gone-{number}", WEB, VPA, known=uids, now=since, among=among
-        )
-    return breaker
+    """Return the breaker after ``count`` evictions of WEB's pods gone-0, gone-1, ..."""
+    if not count:
+        return breaker
+    gone = [
+        Eviction(workload=WEB, uid=f"gone-{number}", vpa=VPA, gone_since=since, among=among)
+        for number in range(count)
+    ]
+    return Breaker(
+        state=after_eviction(breaker.state, now=since),
+        unanswered=(*breaker.unanswered, *gone),
+        seen=breaker.seen.union(each.metadata.uid for each in known),
+    )
+
+
+def allowed(breaker: Breaker, *, now: datetime) -> int:
+    """Return the number of evictions that pass now."""
+    count = 0
+    while breaker_wait(breaker, now=now) is None:
+        breaker = waiting(breaker, since=now)
+        count += 1
+    return count

@@ -1,4 +1,4 @@
-"""A simulation whose recommender is restarted where a story says so, or isn't."""
+"""A simulation that a test runs with and without a restart of its recommender."""
 
 import asyncio
 import enum
@@ -25,7 +25,7 @@ CHECKPOINT = CHECKPOINTS.resource
 
 
 class Restart(enum.StrEnum):
-    """What happens to the process where a story says so."""
+    """How the process ends at a restart."""
 
     NEVER = "no restart"
     STOPPED = "stopped"
@@ -34,7 +34,7 @@ class Restart(enum.StrEnum):
 
 @dataclass
 class Stage:
-    """A simulation, its recommender, and what its workloads use."""
+    """A simulation, its recommender, and the usage of its workloads."""
 
     simulation: RecommenderSimulation
     restarts: Restart
@@ -50,7 +50,7 @@ class Stage:
         await self.life.kill()
 
     async def restart(self) -> None:
-        """Replace the process, or not."""
+        """Replace the process, unless restarts are off."""
         assert self.life is not None
         if self.restarts is Restart.NEVER:
             return
@@ -61,11 +61,11 @@ class Stage:
         await asyncio.sleep(seconds)
 
     def uses(self, workload: str, *, cpu: float, memory: int = 600) -> None:
-        """From now on, all containers, in millicores and MiB."""
+        """Set the usage of all containers in millicores and MiB."""
         self.used[workload] = Usage(cpu_millicores=cpu, memory_bytes=memory * MEBI)
 
     def hide(self, workload: str) -> Callable[[], None]:
-        """Let the metrics server miss all pods of a workload; returns what brings them back."""
+        """Hide all pods of a workload from the metrics server; return a function that ends this."""
         one = self.simulation.workloads[workload]
         pods, one.pods = one.pods, []
 
@@ -92,7 +92,7 @@ class Stage:
         return {one.type: one.message for one in found.status.conditions or ()}
 
     def stored(self, name: str) -> Any:
-        """A checkpoint as it is stored; None if there is none."""
+        """Return a stored checkpoint; None if there is none."""
         resource = self.simulation.api.registry.find(
             CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINT
         )
@@ -109,7 +109,7 @@ def play(
     restarts: Restart = Restart.NEVER,
     **settings: Any,
 ) -> None:
-    """Let a story happen; the recommender's interval is a minute, unless ``settings`` say else."""
+    """Run a story; the recommender's interval is a minute, unless ``settings`` override it."""
 
     async def main(clock: VirtualClock) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""A recommender that can be restarted, beside an API server that stores what it writes.
+"""A recommender that can be restarted, with an API server that stores its writes.
 
-Nothing waits: a test moves the clock, says what is there and what it uses, and runs a cycle.
+Nothing waits: a test advances the clock, sets objects and usage, and runs a cycle.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _GRACE = timedelta(seconds=15)
 
 
 class StoringApi(FakeApi):
-    """Stores checkpoints and statuses of VPAs; a patch names the version that it replaces."""
+    """Stores checkpoints and statuses of VPAs. A patch has to name the version that it replaces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class StoringApi(FakeApi):
         self._versions = iter(range(1_000, 10**9))
 
     def version(self) -> str:
-        """A new resource version."""
+        """Return a new resource version."""
         return str(next(self._versions))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -84,7 +84,7 @@ class StoringApi(FakeApi):
 
 @dataclass
 class Shop:
-    """Workloads with a VPA each, and the process that watches them."""
+    """Workloads with a VPA each, and the process that reads them."""
 
     api: StoringApi
     settings: dict[str, Any]
@@ -94,7 +94,7 @@ class Shop:
     labels: dict[str, str] = field(
         default_factory=dict
     )  # of workloads: the label app of their pods
-    pods: dict[str, Any] = field(default_factory=dict)  # of workloads, each has one or none
+    pods: dict[str, Any] = field(default_factory=dict)  # by workload, at most one each
     used: dict[str, tuple[int, int]] = field(default_factory=dict)  # millicores and MiB
     _process: Running | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
@@ -103,7 +103,7 @@ class Shop:
     # The process
 
     async def start(self) -> None:
-        """Begin with what is stored."""
+        """Start with the stored objects."""
         prepare(
             self.api,
             deployments=[deployment(name) | self._selecting(name) for name in self.labels],
@@ -119,7 +119,7 @@ class Shop:
         await self.kill()
 
     async def kill(self) -> None:
-        """End it at once, between two cycles."""
+        """End it immediately, between two cycles."""
         await self._stack.aclose()
         self._process = None
 
@@ -129,12 +129,12 @@ class Shop:
         return self._process
 
     async def run(self, duration: timedelta) -> None:
-        """Cycle after cycle."""
+        """Run cycles for ``duration``."""
         for _ in range(max(round(duration / self.interval), 1)):
             await self.cycle()
 
     async def cycle(self) -> None:
-        """An interval later, with what the pods use."""
+        """Advance the clock by an interval, and run a cycle with the pods' usage."""
         self.now = self.process.clock.forward(self.interval)
         metrics = [
             usage(one["metadata"]["name"], at=self.now, cpu=f"{cpu}m", memory=f"{memory}Mi")
@@ -146,23 +146,23 @@ class Shop:
         for one in self.api.vpas.values():
             self._tell(self.process.informers.vpas, VerticalPodAutoscaler, "MODIFIED", one)
 
-    # What is there
+    # Objects
 
     def open(self, name: str, *, cpu: int, memory: int) -> None:
-        """A workload with a pod, and a VPA of its name."""
+        """Create a workload with a pod, and a VPA of its name."""
         self.targets[name] = name
         self.api.vpas[name] = vpa(name)
         self.api.vpas[name]["metadata"] |= {"generation": 1, "resourceVersion": self.api.version()}
         self.add(name, cpu=cpu, memory=memory)
 
     def add(self, workload: str, *, cpu: int, memory: int) -> None:
-        """A workload with a pod."""
+        """Create a workload with a pod."""
         self.labels[workload], self.used[workload] = workload, (cpu, memory)
         self._tell_deployment(workload)
         self._add_pod(workload)
 
     def retarget(self, name: str, workload: str) -> None:
-        """Let a VPA have another target."""
+        """Change the target of a VPA."""
         self.targets[name] = workload
         one = self.api.vpas[name] = {**self.api.vpas[name], "spec": vpa(workload)["spec"]}
         generation = one["metadata"]["generation"] + 1
@@ -176,14 +176,14 @@ class Shop:
         )
 
     def open_again(self, name: str, workload: str) -> None:
-        """Make a VPA anew, perhaps for another workload."""
+        """Create a VPA again, perhaps for another workload."""
         self.targets[name] = workload
         one = self.api.vpas[name] = {**vpa(workload), "status": {}}
         one["metadata"] |= {"name": name, "generation": 1, "resourceVersion": self.api.version()}
         self._tell(self.process.informers.vpas, VerticalPodAutoscaler, "ADDED", one)
 
     def relabel(self, workload: str) -> None:
-        """Make a workload anew, with other labels."""
+        """Create a workload again, with other labels."""
         self.labels[workload] = f"{workload}-{next(self._uids)}"
         self._tell_deployment(workload)
         self.roll_out(workload)
@@ -194,13 +194,13 @@ class Shop:
         self._add_pod(workload)
 
     def idle(self, workload: str) -> None:
-        """Let a workload have no pod."""
+        """Remove the pod of a workload."""
         gone = self.pods.pop(workload, None)
         if gone is not None:
             self._tell_pod("DELETED", gone)
 
     def kill_by_memory(self, workload: str) -> None:
-        """The container of its pod ran out of memory, and runs again."""
+        """OOM-kill and restart the container of its pod."""
         at = self.now.isoformat()
         one = self.pods[workload]
         last = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}}
@@ -242,22 +242,22 @@ class Shop:
         for event in WatchProtocol(type, resource_version="10").feed(watch_line(kind, one)):
             cache._apply(event)
 
-    # What is recommended
+    # Recommendations
 
     def target(self, name: str) -> dict[str, str]:
-        """Of a VPA; empty if nothing is."""
+        """Return the target of a VPA; empty if there is none."""
         status = self.api.vpas[name].get("status") or {}
         found = (status.get("recommendation") or {}).get("containerRecommendations")
         return dict(found[0]["target"]) if found else {}
 
     def samples(self, name: str) -> int:
-        """How many the process knows of a VPA's container."""
+        """Return the number of samples of a VPA's container."""
         found = self.process.recommender.explain("shop", name)
         assert isinstance(found, RecommendationExplanation), found
         return sum(one.samples for one in found.containers)
 
     def condition(self, name: str, kind: str) -> str:
-        """The message of a condition; empty without it."""
+        """Return the message of a condition; empty if there is none."""
         conditions = (self.api.vpas[name].get("status") or {}).get("conditions") or ()
         return next((one["message"] for one in conditions if one["type"] == kind), "")
 
@@ -266,7 +266,7 @@ class Shop:
 async def shop(
     *, interval: timedelta = timedelta(minutes=1), **settings: Any
 ) -> AsyncIterator[Shop]:
-    """Nothing is there yet, and no process."""
+    """Run without workloads and without a process."""
     async with StoringApi() as api:
         made = Shop(api, {"interval": interval, **settings}, interval)
         try:

@@ -1,4 +1,4 @@
-"""What every answer of the webhook must be, whatever was posted."""
+"""Properties of every answer of the webhook, for any posted body."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ _RESPONSE = {"uid", "allowed", "status", "patch", "patchType", "warnings"}
 
 
 def complaint(posted: Posted, status: int, answer: bytes) -> str:
-    """What is wrong with an answer; empty if it is as the specification says (admission.md 2)."""
+    """Return the error of an answer; empty if it follows the specification (admission.md 2)."""
     if len(posted.body) > LARGEST_BODY:
         return "" if status == 413 else f"a body that is too large gets {status}"
     if status != 200:
@@ -67,9 +67,7 @@ def _patch(posted: Posted, response: dict[str, Any]) -> str:
         return ""
     written = json.loads(posted.body)["request"]["object"]
     if operations == [_DEFAULT] and not isinstance(written.get("spec"), dict):
-        return (
-            ""  # the reference's answer, by recorded rows; API servers take no VPA without a spec
-        )
+        return ""  # as the reference, by recorded rows; API servers refuse a VPA without a spec
     try:
         jsonpatch.apply_patch(written, operations)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:

@@ -1,7 +1,7 @@
-"""Reviews that are nearly right: hypothesis over the wire types, and then over the bytes.
+"""Nearly right reviews: hypothesis strategies over the wire types, and random changes of bytes.
 
-The shapes come from the wire types themselves, so that a field that we begin to read is tried
-with wrong types, nulls, huge numbers and odd quantities from the same day on.
+The shapes derive from the wire types. So new fields are tested at once with wrong types, nulls,
+large numbers and odd quantities.
 """
 
 import json
@@ -28,7 +28,7 @@ ODD_QUANTITIES = (
     *("9" * 400, "1\x00", "9223372036854775807", "9223372036854775808Ei", "0." + 300 * "0" + "1"),
     *("NaN", "\uff11", True, None, 1e300, 10**30),
 )
-# What the fields mean: nearly always one of these, so that the rules behind are reached.
+# Mostly valid values of some fields, so that the rules behind them are reached.
 WORDS: Mapping[str, Sequence[str]] = {
     "updateMode": ("Off", "Initial", "Recreate", "Auto", "InPlaceOrRecreate", "InPlace"),
     "mode": ("Auto", "Off"),
@@ -51,14 +51,14 @@ _ODD: tuple[Json, ...] = (
     *NUMBERS,
     *_ODD_TEXTS,
 )
-_RARELY = st.integers(0, 31).map(lambda dice: dice == 13)  # a number that hypothesis is not fond of
+_RARELY = st.integers(0, 31).map(lambda dice: dice == 13)  # not a number that hypothesis prefers
 _DEPTHS = (1, 20, 950, 5000)
 _KEYS = ("request", "object", "oldObject", "spec", "metadata", "uid", "containers", "updatePolicy")
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A body, and whether nothing was done to its bytes."""
+    """A body; ``intact`` if its bytes were not changed."""
 
     body: bytes
     intact: bool
@@ -66,7 +66,7 @@ class Posted:
 
 @st.composite
 def posted(draw: Draw, count: int) -> list[Posted]:
-    """One review of a pod or of a VPA as it is, and then with broken bytes, and other bytes."""
+    """Return a review of a pod or a VPA, intact and with broken bytes, and random bytes."""
     review = draw(reviews(draw(st.sampled_from((POD, POD, VPA)))))
     body = json.dumps(review, separators=(",", ":")).encode()
     rng = Random(draw(st.integers(0, 2**64 - 1)))
@@ -76,7 +76,7 @@ def posted(draw: Draw, count: int) -> list[Posted]:
 
 @st.composite
 def reviews(draw: Draw, subject: tuple[str, str]) -> Json:
-    """An AdmissionReview as Python holds JSON."""
+    """Draw an AdmissionReview as JSON data."""
     group, resource = subject
     half_valid = pods() if subject == POD else vpas()
     operation = draw(st.sampled_from(("CREATE", "UPDATE", "UPDATE", "DELETE", "", "CONNECT")))
@@ -102,17 +102,17 @@ def reviews(draw: Draw, subject: tuple[str, str]) -> Json:
 
 
 def pods() -> st.SearchStrategy[Json]:
-    """Pods with all that we read of them, and nearly right."""
+    """Draw nearly right pods with all fields that the product reads."""
     return _PODS
 
 
 def vpas() -> st.SearchStrategy[Json]:
-    """VPAs with all that we read of them, and nearly right."""
+    """Draw nearly right VPAs with all fields that the product reads."""
     return _VPAS
 
 
 def broken(body: bytes, rng: Random) -> bytes:
-    """The body with one thing done to its bytes."""
+    """Return the body with one change of its bytes."""
     at = rng.randrange(len(body))
     inside = rng.choice([index for index, byte in enumerate(body) if byte == ord("{")]) + 1
     key, value = rng.choice(_KEYS), rng.choice(_ODD)
@@ -121,7 +121,7 @@ def broken(body: bytes, rng: Random) -> bytes:
             return body[:at]
         case 1:
             return body + body
-        case 2:  # no UTF-8
+        case 2:  # invalid UTF-8
             return body[:at] + b"\xff" + body[at:]
         case 3:  # half a pair of surrogates
             return body[:at] + b"\xed\xa0\x80" + body[at:]
@@ -137,7 +137,7 @@ def broken(body: bytes, rng: Random) -> bytes:
             return b"\xef\xbb\xbf" + body
         case 9:
             return body.decode().encode("utf-16")
-    # a key that is there already, or one that is unknown, or that has the wrong place
+    # a duplicate, unknown or misplaced key
     return body[:inside] + f"{json.dumps(key)}:{json.dumps(value)},".encode() + body[inside:]
 
 
@@ -146,7 +146,7 @@ def _nested(depth: int) -> bytes:
 
 
 def _of(name: str, kind: inspect.Type) -> st.SearchStrategy[Json]:
-    """Half-valid values of a field: nearly always of its type, and sometimes odd."""
+    """Draw values of a field, mostly of its type and sometimes odd."""
     right = _right(name, kind)
     odd = st.sampled_from((*_ODD, *ODD_QUANTITIES) if _is_quantity(kind) else _ODD)
     return _RARELY.flatmap(lambda is_odd: odd if is_odd else right)
@@ -186,7 +186,7 @@ def _right(name: str, kind: inspect.Type) -> st.SearchStrategy[Json]:
 def _objects(fields: Sequence[inspect.Field]) -> st.SearchStrategy[Json]:
     made = {field.encode_name: _of(field.encode_name, field.type) for field in fields}
     needed = {field.encode_name for field in fields if field.required}
-    # Sections are nearly always there, or nothing below them would be reached.
+    # Sections are nearly always present, so that the fields below them are reached.
     needed |= made.keys() & {"metadata", "spec", "containers", "resources", "updatePolicy"}
     return st.fixed_dictionaries(
         {name: strategy for name, strategy in made.items() if name in needed},

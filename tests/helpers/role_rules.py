@@ -1,4 +1,4 @@
-"""What the manifests' roles allow, permission by permission."""
+"""The permissions that the roles of the manifests grant."""
 
 from collections.abc import Iterable, Iterator
 from itertools import product
@@ -15,7 +15,7 @@ DRY_RUN = DEPLOY / "components" / "dry-run-preflight"
 
 
 def objects(*kinds: str, folder: Path = RBAC) -> list[dict[str, Any]]:
-    """All objects of these kinds in a folder, deploy/rbac unless another one is named."""
+    """Return all objects of these kinds in a folder, by default deploy/rbac."""
     found = [
         item
         for path in sorted(folder.glob("*.yaml"))
@@ -25,7 +25,7 @@ def objects(*kinds: str, folder: Path = RBAC) -> list[dict[str, Any]]:
 
 
 def bound_roles(account: str, *, folder: Path = RBAC) -> Iterator[dict[str, Any]]:
-    """The roles of a folder that are bound to a service account."""
+    """Yield the roles of a folder that are bound to a service account."""
     roles = {
         (item["kind"], item["metadata"]["name"]): item
         for item in objects("ClusterRole", "Role", folder=folder)
@@ -38,7 +38,7 @@ def bound_roles(account: str, *, folder: Path = RBAC) -> Iterator[dict[str, Any]
 
 
 def granted(roles: Iterable[dict[str, Any]]) -> set[Permission]:
-    """Every single permission of some roles."""
+    """Return every single permission of the roles."""
     return {
         permission
         for role in roles

@@ -1,9 +1,9 @@
-"""Replicas of the webhook, calls without a pause, and certificates that are renewed meanwhile.
+"""Replicas of the webhook under continuous calls while their certificates are renewed.
 
-All is real but the kubelet: the API server of a sandbox, admission as processes of the operating
-system, ``certs`` with the rights of its account. Calls are made as an API server makes them: they
-trust the CA bundle of the webhook configuration and nothing else, keep connections, and open new
-ones when the bundle has changed, and every now and then anyway.
+Only the kubelet is simulated: the API server is a sandbox's, admission runs as processes of the
+operating system, ``certs`` has the permissions of its account. Callers behave like API servers:
+they trust only the CA bundle of the webhook configuration, keep connections, and open new ones
+when the bundle has changed and at intervals.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import SECRETS
 from component import LOOPBACK, Process, free_port, start_process
 from controlplane.containers.folders import File, write_volume
+from fake_api import TIMEOUT
 from process_harness import World
 from webhook_client import Connection
 from webhook_harness import pod_request
@@ -33,11 +34,11 @@ _EMPTY_SECRET = {
     "kind": "Secret",
     "metadata": {"name": SECRET, "namespace": NAMESPACE},
     "type": "Opaque",
-}  # as the manifests ship it
+}  # as in the manifests
 _MOUNTED = ("caCert.pem", "serverCert.pem", "serverKey.pem")
-_SYNC_SECONDS = 0.05  # between two looks of a kubelet, and of an API server's informer
+_SYNC_SECONDS = 0.05  # polling interval of the kubelet and of the API server's informer
 _CALLS_OF_A_CONNECTION = 50
-_PATIENCE = 10.0  # seconds, the time-out of an API server's call
+_CALL_TIMEOUT = 10.0  # seconds; as of an API server
 _REVIEW = json.dumps(
     {
         "apiVersion": "admission.k8s.io/v1",
@@ -48,23 +49,23 @@ _REVIEW = json.dumps(
 
 
 class Volume:
-    """The Secret in a pod of its own: as a kubelet shows it, some time after it was written."""
+    """The Secret as a volume of one pod, which a kubelet updates with a delay."""
 
     def __init__(self, client: KubeClient, folder: Path, *, lag: float) -> None:
         self.folder = folder
         self._client = client
         self._lag = lag  # seconds
-        self.flowing = asyncio.Event()  # cleared: it shows what it has
+        self.flowing = asyncio.Event()  # cleared: no updates
         self.flowing.set()
 
     async def sync(self) -> None:
-        """Show what the Secret holds now."""
+        """Write the present content of the Secret."""
         secret = await self._client.get(SECRETS, SECRET, namespace=NAMESPACE)
         files = {name: File(base64.b64decode(secret["data"][name])) for name in _MOUNTED}
         write_volume(self.folder, files)
 
     async def run(self) -> None:
-        """Follow the Secret, for ever."""
+        """Follow the Secret; never return."""
         seen = await self._version()
         while True:
             await asyncio.sleep(_SYNC_SECONDS)
@@ -89,18 +90,18 @@ class Replica:
     port: int
     volume: Volume
     process: Process
-    serving: bool = True  # False: it is not among a Service's endpoints
+    serving: bool = True  # False: not an endpoint of the Service
 
     async def shown(self) -> bytes:
-        """The certificate of a new handshake, as PEM."""
+        """Return the certificate of a new handshake as PEM."""
         place = (LOOPBACK, self.port)
-        pem = await asyncio.to_thread(ssl.get_server_certificate, place, timeout=_PATIENCE)
+        pem = await asyncio.to_thread(ssl.get_server_certificate, place, timeout=_CALL_TIMEOUT)
         return pem.encode()
 
 
 @dataclass
 class Site:
-    """A webhook with its replicas, and what API servers trust."""
+    """A webhook with its replicas, and the CA bundle that API servers trust."""
 
     world: World
     kubeconfig: Path
@@ -112,15 +113,15 @@ class Site:
     failures: Counter[str] = field(default_factory=Counter)
 
     async def certs(self, *, settle: str, overlap: str, renew: bool = False) -> None:
-        """One run of ``certs``, by the account of the CronJob."""
+        """Run ``certs`` once with the account of the CronJob."""
         flags = (f"--kubeconfig={self.kubeconfig}", f"--host={LOOPBACK}", "--v=0")
         steps = (f"--settle={settle}", f"--overlap={overlap}", f"--renew={str(renew).lower()}")
         process = await start_process(["certs", *flags, *steps])
-        _, told = await process.communicate()
-        assert (process.returncode, told) == (0, b"")
+        _, output = await process.communicate()
+        assert (process.returncode, output) == (0, b"")
 
     async def start(self, *, lag: float) -> Replica:
-        """Start one more replica; all are called by the address of the first."""
+        """Start one more replica. All have the address of the first in their flags."""
         volume = Volume(self.world.client, self.world.folder / f"v{len(self.replicas)}", lag=lag)
         await volume.sync()
         port = free_port()
@@ -130,7 +131,7 @@ class Site:
         return self.replicas[-1]
 
     async def restart(self, replica: Replica) -> None:
-        """Kill a container; the next one finds what its pod's volume shows, however old."""
+        """Kill a container, and start it again with the content of its volume, even if old."""
         replica.serving = False
         await replica.process.kill()
         replica.process = await self._process(replica.volume, replica.port, self.replicas[0].port)
@@ -151,13 +152,13 @@ class Site:
         return process
 
     async def follow(self) -> None:
-        """Trust what the webhook configuration says, for ever."""
+        """Trust the CA bundle of the webhook configuration; never return."""
         while True:
             self.trusted = await ca_bundle.read(self.world.client)
             await asyncio.sleep(_SYNC_SECONDS)
 
     async def call(self, number: int, *, rate: float) -> None:
-        """Ask for reviews, so many a second, until it is over; nothing is asked twice."""
+        """Send reviews at ``rate`` per second until the end, without retries."""
         loop = asyncio.get_running_loop()
         due = loop.time() + number / 1000
         turns = itertools.count(number)
@@ -170,7 +171,7 @@ class Site:
             try:
                 async with Connection.to(replica.port, trusted) as connection:
                     for _ in range(_CALLS_OF_A_CONNECTION):
-                        async with asyncio.timeout(_PATIENCE):
+                        async with asyncio.timeout(_CALL_TIMEOUT):
                             status, body = await connection.send(_REVIEW)
                         if status != 200 or not json.loads(body)["response"]["allowed"]:
                             self.failures[f"{status} {body!r}"] += 1
@@ -185,10 +186,10 @@ class Site:
                 await asyncio.sleep(1 / rate)
                 due = loop.time()
 
-    # What an operator waits for by --settle
+    # The waits that --settle replaces in production
 
     async def everybody_trusts(self, authorities: int) -> bytes:
-        """Wait until all know so many authorities; the CA file of it."""
+        """Wait until all replicas and callers have this many authorities; return the CA file."""
         await self.world.until(
             lambda: (
                 count_authorities(self.trusted) == authorities
@@ -198,21 +199,21 @@ class Site:
         return self.trusted
 
     async def everybody_shows_another(self, certificate: bytes) -> None:
-        """Wait until no replica shows this certificate to a new connection."""
-        async with asyncio.timeout(20):
+        """Wait until no replica uses this certificate for a new connection."""
+        async with asyncio.timeout(TIMEOUT):
             for replica in self.replicas:
                 while await replica.shown() == certificate:  # noqa: ASYNC110 - it is not ours
                     await asyncio.sleep(_SYNC_SECONDS)
 
     async def rotate(self) -> None:
-        """Replace authority and serving pair, in three runs of ``certs``."""
+        """Replace authority and serving pair in three runs of ``certs``."""
         old = self.trusted
         await self.certs(renew=True, settle="1h", overlap="1h")
         assert (await self.everybody_trusts(2)).endswith(old)
         await self.finish_rotation()
 
     async def finish_rotation(self) -> None:
-        """Sign by the new authority that everybody trusts, and drop the old one."""
+        """Sign with the new authority, which all trust, and drop the old one."""
         before, both = await self.replicas[0].shown(), self.trusted
         await self.certs(settle="0s", overlap="1h")
         await self.everybody_shows_another(before)
@@ -221,17 +222,17 @@ class Site:
 
 
 def count_authorities(pem: bytes) -> int:
-    """How many certificates there are in a CA file."""
+    """Return the number of certificates in a CA file."""
     return len(authority.read_certificates(pem)) if pem else 0
 
 
 @asynccontextmanager
 async def site(world: World) -> AsyncIterator[Site]:
-    """A site without replicas, whose certificates are made; what runs in it ends with it."""
-    token = world.cluster.serving.authenticator.issue("system:serviceaccount:kube-system:vpa-certs")
+    """Yield a site without replicas and with new certificates; end its processes with it."""
+    token = world.cluster.api.authenticator.issue("system:serviceaccount:kube-system:vpa-certs")
     kubeconfig = world.folder / "certs.kubeconfig"
-    kubeconfig.write_text(world.cluster.serving.kubeconfig_for(token))
-    # The account changes the Secret of the manifests and creates none.
+    kubeconfig.write_text(world.cluster.kubeconfig_for(token))
+    # The account may change the Secret of the manifests, but not create one.
     await world.client.create(SECRETS, _EMPTY_SECRET, namespace=NAMESPACE)
     made = Site(world, kubeconfig)
     await made.certs(settle="1h", overlap="1h")
@@ -240,7 +241,7 @@ async def site(world: World) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def calls(site: Site, *, callers: int, rate: float) -> AsyncIterator[None]:
-    """Reviews at ``rate`` a second in all, and kubelets that follow the Secret, meanwhile."""
+    """Send reviews at ``rate`` per second in all, and update the volumes, until the block ends."""
     async with asyncio.TaskGroup() as group:
         following = [group.create_task(site.follow())]
         following += [group.create_task(replica.volume.run()) for replica in site.replicas]

@@ -1,17 +1,18 @@
-"""A client of the sandbox's API server without a network: requests go into the ASGI app."""
+"""A client of the sandbox's API server without a network: it calls the ASGI application."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
-import yaml
 
 import asgi
+from definitions import all_definitions
+from fixed_clock import FixedClock
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
 from sandbox.objects.store import Store
@@ -20,19 +21,6 @@ from sandbox.version import KubernetesVersion
 NOW = datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
 CRDS = Path(__file__).parents[2] / "deploy" / "crd"
 VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/golden/verticalpodautoscalers"
-
-
-class SteppingClock:
-    """Stands still until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> datetime:
-        return self.time
-
-    def advance(self, seconds: float) -> None:
-        self.time += timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +35,15 @@ class Answer:
 
     @property
     def lines(self) -> list[Any]:
-        """The events of a watch."""
+        """Return the events of a watch."""
         return [msgspec.json.decode(line) for line in self.body.splitlines()]
 
 
 class Api:
-    """An API server and its administrator."""
+    """An API server, and its administrator's client."""
 
     def __init__(self, minor: int = 36, *, history: int = 4000, **options: Any) -> None:
-        self.clock = SteppingClock()
+        self.clock = FixedClock(NOW)
         self.store = Store(history=history)
         self.server = ApiServer(
             self.store, KubernetesVersion(minor), self.clock, rng=Random(1), **options
@@ -63,7 +51,7 @@ class Api:
         self.token = self.server.authenticator.issue(ADMIN)
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send one request; a body that isn't bytes is sent as JSON. ``_`` in names is ``-``."""
+        """Send one request. A body other than bytes is sent as JSON; ``_`` in names means ``-``."""
         encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
         sent = {
             "authorization": f"Bearer {self.token}",
@@ -72,20 +60,20 @@ class Api:
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
         pieces = asgi.pieces(b"" if body is None else encoded)
-        heard = await asgi.call(self.server, asgi.scope_of(method, path, sent), pieces)
+        response = await asgi.call(self.server, asgi.scope_of(method, path, sent), pieces)
         merged: dict[str, str] = {}
-        for name, value in heard.headers:
+        for name, value in response.headers:
             merged[name] = f"{merged[name]}\n{value}" if name in merged else value
-        return Answer(status=heard.status, headers=merged, body=heard.body)
+        return Answer(status=response.status, headers=merged, body=response.body)
 
     async def make(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Create an object that must be accepted; returns it."""
+        """Create an object that has to be accepted; return it."""
         answer = await self("POST", path, body)
         assert answer.status == 201, answer.body
         return answer.json
 
     async def read(self, path: str) -> Any:
-        """GET what must be there."""
+        """Return an object that has to exist."""
         answer = await self("GET", path)
         assert answer.status == 200, answer.body
         return answer.json
@@ -98,16 +86,13 @@ class Api:
 
     async def apply_definitions(self) -> None:
         """Create the CustomResourceDefinitions of ``deploy/crd``."""
-        for path in sorted(CRDS.glob("*.yaml")):
-            await self.make(
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                yaml.safe_load(path.read_text()),
-            )
+        for definition in all_definitions():
+            await self.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 
 
 @asynccontextmanager
 async def api_server(minor: int = 36, **options: Any) -> AsyncIterator[Api]:
-    """An API server with the namespace ``golden``, closed at the end."""
+    """Run an API server with the namespace ``golden``."""
     api = Api(minor, **options)
     await api.namespace("golden")
     try:
@@ -117,7 +102,7 @@ async def api_server(minor: int = 36, **options: Any) -> AsyncIterator[Api]:
 
 
 def pod(name: str = "web", *, node: str = "", **spec: Any) -> dict[str, Any]:
-    """The body of a pod with one container."""
+    """Return the body of a pod with one container."""
     container = {
         "name": "app",
         "image": "registry.example/app:1",
@@ -128,7 +113,7 @@ def pod(name: str = "web", *, node: str = "", **spec: Any) -> dict[str, Any]:
 
 
 def vpa(name: str = "web") -> dict[str, Any]:
-    """The body of a VerticalPodAutoscaler."""
+    """Return the body of a VerticalPodAutoscaler."""
     return {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",

@@ -1,4 +1,4 @@
-"""Pods with native sidecars and plain init containers, for decisions (AEP-8905)."""
+"""Pods with native sidecars and plain init containers for tests of decisions (AEP-8905)."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def sidecar(
     requests: Mapping[str, QuantityJson] | None = None,
     limits: Mapping[str, QuantityJson] | None = None,
 ) -> Container:
-    """A native sidecar."""
+    """Return a native sidecar."""
     return msgspec.structs.replace(
         container(name, requests=requests, limits=limits), restart_policy="Always"
     )
@@ -34,9 +34,9 @@ def pod_with_init(
     annotations: Mapping[str, str] | None = None,
     statuses: tuple[ContainerStatus, ...] | None = None,
 ) -> Pod:
-    """A running pod with these init containers; ``statuses`` are what is reported of them.
+    """Return a running pod with these init containers; ``statuses`` are theirs.
 
-    ``gate`` is NativeSidecar.
+    ``gate`` is the feature gate NativeSidecar.
     """
     made = pod(containers=containers, annotations=annotations)
     status = msgspec.structs.replace(made.status, init_container_statuses=statuses)

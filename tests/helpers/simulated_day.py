@@ -1,7 +1,7 @@
-"""A day of rollouts in its own process: ``python -P -m simulated_day HOURS`` prints its memory.
+"""A day of rollouts in one process: ``python -P -m simulated_day HOURS`` prints its memory.
 
-Everything is in this one process, and in virtual time: the API server, the metrics server, and the
-recommender as it is started, with its default flags.
+The process contains, in virtual time, the API server, the metrics server, and the recommender with
+its default flags.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from sandbox.virtual_time import VirtualClock
 
 WORKLOADS = 20
 REPLICAS = 10
-EVERY = 600.0  # seconds between two rollouts of everything
-FAMILIES = WORKLOADS * len(CONTAINERS)  # of aggregates that a VPA adds up
+EVERY = 600.0  # seconds between two rollouts of all workloads
+FAMILIES = WORKLOADS * len(CONTAINERS)  # groups of aggregates that a VPA merges
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the resident memory of this process in bytes."""
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -32,7 +32,7 @@ def resident() -> int:
 
 
 async def roll_outs(simulation: RecommenderSimulation) -> None:
-    """Replace all pods every ten minutes, for ever."""
+    """Replace all pods every ten minutes; never return."""
     while True:
         await asyncio.sleep(EVERY)
         for name in simulation.workloads:
@@ -40,7 +40,7 @@ async def roll_outs(simulation: RecommenderSimulation) -> None:
 
 
 async def day(clock: VirtualClock, hours: int) -> None:
-    """Live so many hours; a line of JSON after each."""
+    """Simulate this many hours; print a line of JSON after each."""
     with tempfile.TemporaryDirectory() as folder:
         async with running_simulation(clock, Path(folder)) as simulation:
             for number in range(WORKLOADS):
@@ -50,7 +50,7 @@ async def day(clock: VirtualClock, hours: int) -> None:
             rolling = asyncio.create_task(roll_outs(simulation))
             for hour in range(1, hours + 1):
                 await asyncio.sleep(3600)
-                told = {
+                report = {
                     "hour": hour,
                     "rss": resident(),
                     "blocks": sys.getallocatedblocks(),
@@ -58,13 +58,13 @@ async def day(clock: VirtualClock, hours: int) -> None:
                     "aggregates": await replica.sample("aggregate_container_states_count"),
                     "cpu": round(time.process_time(), 1),
                 }
-                print(json.dumps(told), flush=True)  # noqa: T201 - whoever started this reads it
+                print(json.dumps(report), flush=True)  # noqa: T201 - the parent process reads it
             rolling.cancel()
 
 
 def main() -> None:
-    """Live as many hours as the command line says."""
-    gc.set_threshold(*COLLECT_AFTER)  # as the program itself does
+    """Simulate the hours of the command line."""
+    gc.set_threshold(*COLLECT_AFTER)  # as the program does
     virtual_time.run(lambda clock: day(clock, int(sys.argv[1])))
 
 

@@ -1,4 +1,4 @@
-"""Caches that follow an API server while a test goes on."""
+"""Caches that run during a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -12,7 +12,7 @@ from common.kube.cache import Cache
 async def following(
     caches: Iterable[Cache[Any]], *beside: Callable[[], Coroutine[Any, Any, None]]
 ) -> AsyncIterator[None]:
-    """Have caches filled, and up to date; ``beside`` them other endless tasks run."""
+    """Run caches, which are filled first, and the endless tasks ``beside`` them."""
     every = tuple(caches)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(run()) for run in (*(one.run for one in every), *beside)]

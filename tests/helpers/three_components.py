@@ -1,4 +1,4 @@
-"""Our three programs as tasks of the test's own loop, beside a sandbox cluster in virtual time."""
+"""The three programs as tasks of the test's event loop, with a sandbox cluster in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
@@ -15,7 +15,7 @@ import recommender.__main__
 import updater.__main__
 from admission.settings import AdmissionSettings
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from common.errors import NotFoundError
 from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS
@@ -39,7 +39,7 @@ class Component:
     ops: int  # port of the ops address
 
     async def get(self, path: str) -> tuple[int, str]:
-        """HTTP status and body of an answer of the ops address."""
+        """Return HTTP status and body of a response of the ops address."""
         return await http_get(self.ops, path)
 
 
@@ -54,11 +54,11 @@ async def components(
     updater_settings: Mapping[str, Any] = _NONE,
     admission_settings: Mapping[str, Any] = _NONE,
 ) -> AsyncIterator[tuple[Component, ...]]:
-    """Run the components of these names, from their settings on.
+    """Run the components with these names.
 
-    The settings that are given replace the defaults of the flags.
+    The given settings replace the defaults of the flags.
     """
-    # Good by the simulated clock, too, which is up to a day before or after the computer's.
+    # Also valid by the simulated clock, which differs by up to a day from the computer's.
     bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=1), days=3)
     await Directory(folder).save(bundle)
     kubeconfig, port = folder / "kubeconfig", free_port()
@@ -98,11 +98,11 @@ async def components(
 
 @contextmanager
 def _own_metrics() -> Iterator[None]:
-    """Remove at the end what updater and admission register with the library's own registry.
+    """Remove the metrics that updater and admission registered in the library's default registry.
 
-    They are programs, which start once in a process; a test starts them again.
+    A program registers them once per process; tests start it several times.
     """
-    there = set(REGISTRY._collector_to_names)  # no public way to ask
+    there = set(REGISTRY._collector_to_names)  # there is no public API
     try:
         yield
     finally:
@@ -111,7 +111,7 @@ def _own_metrics() -> Iterator[None]:
 
 
 async def registered(client: KubeClient) -> None:
-    """Wait for the webhook: who comes before it is not patched."""
+    """Wait for the webhook's registration; pods that are created before are not patched."""
     while True:
         try:
             await client.get(MUTATING_WEBHOOKS, "vpa-webhook-config")

@@ -1,4 +1,4 @@
-"""A pass over one VPA, with actuator that remember; for tests of the updater."""
+"""A pass over one VPA, with recording actuators, for tests of the updater."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -15,34 +15,33 @@ from common.api.core import Pod
 from common.errors import KubeError
 from common.features import FeatureGates
 from common.patches import Operation
-from common.recommendation.changes import ResourceChange, summary
+from common.recommendation.resource_changes import ResourceChange, summary
 from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
+from fixed_clock import FixedClock
+from updater.actuation import PodActuator, TemplatePods
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import BreakerTransition
-from updater.eviction.disruption import DisruptionPolicy
-from updater.execute import Executor, RateLimits, Replacements
+from updater.eviction.disruption_budget import DisruptionPolicy
+from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules
+from updater.plan.pod_outcome import EvictionSkipped, PodEvent, ResizeUnblocked
 from updater.preview import preview_pass
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
 from updater.snapshot.live_pod import LivePod, LivePodMeta
-from updater.state import UpdaterState
-from updater.update_pass import ReportingActuator, UpdatePass
+from updater.state import ResizeBlocked, UpdaterState
+from updater.update_pass import UpdatePass
+from updater.vpa_preflight import QuotaUse
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
 
 
-class StoppedClock:
-    def now(self) -> datetime:
-        return NOW
-
-
 @dataclass(slots=True)
-class FakeActuator:
-    """Acts on nothing, remembers everything, refuses what it is told to refuse."""
+class FakeActuator(PodActuator):
+    """An actuator that records calls, and refuses those that a test selects."""
 
     resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
     eviction_errors: Mapping[str, KubeError] = field(default_factory=dict)
@@ -51,11 +50,11 @@ class FakeActuator:
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     blocked: list[tuple[str, Reason, str]] = field(default_factory=list)
-    obstacles: dict[str, str] = field(default_factory=dict)  # the details of what blocks
+    obstacles: dict[str, str] = field(default_factory=dict)  # details of blocked actions
     unblocked: list[tuple[str, Reason, str]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     transitions: list[tuple[BreakerTransition, str]] = field(default_factory=list)
-    loses: "Present | None" = None  # sight of the cluster, with the first refused eviction
+    loses: "Present | None" = None  # its caches become stale at the first refused eviction
 
     async def evict(
         self,
@@ -86,38 +85,18 @@ class FakeActuator:
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
         self.marked.append(pod.metadata.name)
 
-    def report_blocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-        *,
-        detail: str,
-        skipped: bool,
-    ) -> None:
-        self.blocked.append((pod.metadata.name, reason, summary(changes)))
-        self.obstacles[pod.metadata.name] = detail
-        if skipped:
-            self.skipped.append(pod.metadata.name)
-
-    def report_unblocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        self.unblocked.append((pod.metadata.name, reason, summary(changes)))
-
-    def report_skipped_eviction(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        decision: Decision,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        self.refused[pod.metadata.name] = decision.detail
+    def report(self, pod: Pod, vpa: VerticalPodAutoscaler, event: PodEvent) -> None:
+        name = pod.metadata.name
+        match event:
+            case ResizeBlocked(reason, changes, detail, skipped):
+                self.blocked.append((name, reason, summary(changes)))
+                self.obstacles[name] = detail
+                if skipped:
+                    self.skipped.append(name)
+            case ResizeUnblocked(reason, changes):
+                self.unblocked.append((name, reason, summary(changes)))
+            case EvictionSkipped(decision):
+                self.refused[name] = decision.detail
 
     def report_transition(
         self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
@@ -126,12 +105,12 @@ class FakeActuator:
 
 
 Call: TypeAlias = tuple[object, ...]
-"""What actuator were asked to do: the name of the method, the pod's UID, and the rest."""
+"""A call of an actuator: the name of the method, the pod's UID, and the other arguments."""
 
 
 @dataclass(slots=True)
-class RecordingActuator:
-    """Does nothing, says that it worked, and remembers what it was asked to do."""
+class RecordingActuator(PodActuator):
+    """An actuator that records calls and reports success."""
 
     calls: list[Call] = field(default_factory=list)
 
@@ -142,7 +121,7 @@ class RecordingActuator:
         reason: Reason,
         changes: Sequence[ResourceChange],
     ) -> None:
-        """Note an eviction."""
+        """Record an eviction."""
         self.calls.append(("evict", pod.metadata.uid, key_of(vpa), reason, changes))
 
     async def resize(
@@ -152,59 +131,29 @@ class RecordingActuator:
         operations: Sequence[Operation],
         reason: Reason,
     ) -> Pod:
-        """Note a resize; the pod stays as it is."""
+        """Record a resize; return the unchanged pod."""
         self.calls.append(("resize", pod.metadata.uid, key_of(vpa), operations, reason))
         return pod
 
     async def annotate(self, pod: Pod, operations: Sequence[Operation]) -> None:
-        """Note a change of annotations."""
+        """Record a change of annotations."""
         self.calls.append(("annotate", pod.metadata.uid, operations))
 
-    def report_blocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-        *,
-        detail: str,
-        skipped: bool,
-    ) -> None:
-        """Note what would be reported, and report nothing."""
-        call = ("report_blocked", pod.metadata.uid, key_of(vpa), reason, changes, detail, skipped)
-        self.calls.append(call)
-
-    def report_unblocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """Note what would be reported, and report nothing."""
-        self.calls.append(("report_unblocked", pod.metadata.uid, key_of(vpa), reason, changes))
-
-    def report_skipped_eviction(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        decision: Decision,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """Note what would be reported, and report nothing."""
-        call = ("report_skipped_eviction", pod.metadata.uid, key_of(vpa), decision.detail, changes)
-        self.calls.append(call)
+    def report(self, pod: Pod, vpa: VerticalPodAutoscaler, event: PodEvent) -> None:
+        """Record the Event, and emit none."""
+        # Two decisions are equal whatever their details are.
+        self.calls.append(("report", pod.metadata.uid, key_of(vpa), repr(event)))
 
     def report_transition(
         self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
-        """Note what would be reported, and report nothing."""
+        """Record the report."""
         self.calls.append(("report_transition", key_of(vpa), transition, cause))
 
 
 @dataclass(slots=True)
 class Present:
-    """A cluster in which nothing happens meanwhile, but for what it is told."""
+    """A cluster that changes only as a test requests."""
 
     fresh: bool = True
     gone_pods: Collection[str] = ()
@@ -242,7 +191,7 @@ def snapshot(
     marked: bool = False,
     recommended: bool = True,
 ) -> ClusterSnapshot:
-    """A complete group, all of it equally far below its range, if there is one."""
+    """Return a complete group whose pods are all equally far below their range, if there is one."""
     pods = tuple(live_pod(name, marked=marked) for name in names)
     far_above = recommendation(lower={"cpu": "200m"}, upper={"cpu": "300m"})
     scaled = AutoscaledPods(
@@ -260,14 +209,14 @@ def snapshot(
 OPEN = Rules(
     disruption=DisruptionPolicy(tolerance_fraction=1.0),
     features=FeatureGates(in_place=True),
-    checks_outcomes=False,  # which has tests of its own
+    checks_outcomes=False,  # tested separately
 )
 HALF = replace(OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5))
 
 
 async def run(
     given: ClusterSnapshot,
-    actuator: ReportingActuator,
+    actuator: PodActuator,
     *,
     state: UpdaterState | None = None,
     rules: Rules = OPEN,
@@ -279,11 +228,11 @@ async def run(
     registry: CollectorRegistry | None = None,
     clock: Clock | None = None,
     stop: asyncio.Event | None = None,
-    replacements: Replacements | None = None,
+    replacements: TemplatePods | None = None,
 ) -> UpdaterState:
-    """Run one pass; what it remembers."""
+    """Run one pass; return the new state."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
-    clock = clock or StoppedClock()
+    clock = clock or FixedClock(NOW)
     executor = Executor(
         live=present or Present(),
         actuator=actuator,
@@ -294,18 +243,17 @@ async def run(
         deadline=asyncio.get_running_loop().time() + seconds if deadline is None else deadline,
         stop=stop or asyncio.Event(),
     )
-    context = PassContext.of(
-        given,
-        state or UpdaterState(),
+    context = PassContext(
+        snapshot=given,
+        before=state or UpdaterState(),
+        quotas=QuotaUse(given.quotas),
         rules=rules,
         now=clock.now(),
         admission_ready=admission_ready,
         errors=metrics.object_errors,
         templates=replacements,
     )
-    current = UpdatePass(
-        snapshot=given, context=context, executor=executor, reporter=actuator, metrics=metrics
-    )
+    current = UpdatePass(context=context, executor=executor, actuator=actuator, metrics=metrics)
     return await current.run()
 
 
@@ -317,10 +265,11 @@ def context_of(
     admission_ready: bool = True,
     now: datetime = NOW,
 ) -> PassContext:
-    """Return what the plans of a snapshot depend on."""
-    return PassContext.of(
-        given,
-        state or UpdaterState(),
+    """Return the context of a pass over the snapshot."""
+    return PassContext(
+        snapshot=given,
+        before=state or UpdaterState(),
+        quotas=QuotaUse(given.quotas),
         rules=rules,
         now=now,
         admission_ready=admission_ready,
@@ -336,6 +285,6 @@ async def preview(
     admission_ready: bool = True,
     now: datetime = NOW,
 ) -> dict[str, Decision]:
-    """Return what a pass would decide, by pod UID."""
+    """Return the decisions of a pass by pod UID."""
     context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
-    return await preview_pass(given, context)
+    return await preview_pass(context)

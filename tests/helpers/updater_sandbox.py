@@ -1,14 +1,12 @@
-"""A Deployment with its VPA in a cluster of the sandbox, and the updater beside it."""
+"""A Deployment with its VPA in a sandbox cluster, and an updater."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import yaml
 from prometheus_client import CollectorRegistry
 
 from common.features import FeatureGates
@@ -17,29 +15,28 @@ from common.kube.endpoints import DEPLOYMENTS, EVENTS, PODS, VPAS
 from common.kube.events import EventRecorder
 from common.kube.lease import AdmissionStatus
 from common.kube.targets import Targets
+from definitions import vpa_definition
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from synced_caches import following
 from updater.actuation import PodActuator, TemplatePods
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import Rules
 from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
-from updater.update_pass import ReportingActuator
 from workloads import DEFINITIONS
 
-VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
 SCENARIO = """
 kubernetes-version: "{version}"
 nodes: [{{name: node, count: 2, cpu: 2, memory: 4Gi}}]
 namespaces: [shop]
 """
-SETTLE = 20.0  # virtual seconds in which the cluster comes to rest
+SETTLE = 20.0  # virtual seconds until the cluster has settled
 
 
 @dataclass(slots=True)
@@ -53,7 +50,7 @@ class UpdaterSandbox:
     clock: VirtualClock
     rules: Rules
     admission: AdmissionStatus = AdmissionStatus.ALIVE
-    admission_takes: float = 0.0  # virtual seconds, to look at
+    admission_takes: float = 0.0  # virtual seconds of a check of admission's Lease
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     events: EventRecorder = field(init=False)
 
@@ -63,12 +60,12 @@ class UpdaterSandbox:
     def updater(
         self,
         *,
-        actuator: ReportingActuator | None = None,
+        actuator: PodActuator | None = None,
         registry: CollectorRegistry | None = None,
         dry_run: bool = False,
         targets: type[Targets] = Targets,
     ) -> Updater:
-        """A process that has just started: it remembers nothing."""
+        """Return a new updater without state."""
 
         async def admission() -> AdmissionStatus:
             await asyncio.sleep(self.admission_takes)
@@ -93,7 +90,7 @@ class UpdaterSandbox:
     ) -> None:
         """Create the Deployment; ``stanza`` is ``spec.resources`` of its pods.
 
-        ``spec`` are more fields of them.
+        ``spec`` are more fields of their spec.
         """
         resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
         container = {"name": "app", "image": "shop:1", "resources": resources}
@@ -119,7 +116,7 @@ class UpdaterSandbox:
         await self.admin.create(VPAS.as_dicts(), body, namespace="shop")
 
     async def recommend(self, cpu: str, memory: str = "256Mi", **others: str) -> None:
-        """Recommend exactly this: a pod with something else is out of range.
+        """Recommend this with equal bounds: a pod with other requests is out of range.
 
         ``others`` are the CPU of more containers.
         """
@@ -144,7 +141,7 @@ class UpdaterSandbox:
         await asyncio.sleep(SETTLE)
 
     async def cpu(self) -> list[str]:
-        """The cpu requests of the running pods, as their specs have them."""
+        """Return the cpu requests in the specs of the running pods."""
         listing = await self.admin.list(PODS, namespace="shop")
         found = []
         for pod in listing.items:
@@ -156,13 +153,13 @@ class UpdaterSandbox:
         return sorted(found)
 
     def calls(self, subresource: str) -> list[int]:
-        """HTTP statuses of the updater's calls to a subresource of pods, in order."""
+        """Return the HTTP statuses of the updater's calls to a subresource of pods, in order."""
         return [
             entry.code for entry in self.cluster.audit(userAgent=MANAGER, subresource=subresource)
         ]
 
-    async def told(self, reason: str) -> list[str]:
-        """Messages of the updater's Events."""
+    async def messages(self, reason: str) -> list[str]:
+        """Return the messages of the updater's Events."""
         listing = await self.admin.list(EVENTS.as_dicts(), namespace="shop")
         return [event["message"] for event in listing.items if event["reason"] == reason]
 
@@ -177,7 +174,7 @@ async def updater_sandbox(
         cluster.client("test") as admin,
         cluster.client(MANAGER) as client,
     ):
-        await admin.create(DEFINITIONS, yaml.safe_load(VPA_CRD.read_text(encoding="utf-8")))
+        await admin.create(DEFINITIONS, vpa_definition())
         await asyncio.sleep(1)
         caches = Caches.following(client, features=rules.features)
         opened = UpdaterSandbox(cluster, admin, client, caches, clock, rules)

@@ -1,4 +1,4 @@
-"""docs/validation.md as data: which sentence is told about which field."""
+"""docs/validation.md as data: the sentences about each field."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _BOOST = r"(?:spec|spec\.resourcePolicy\.containerPolicies\[\d+\])\."
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DocumentedRule:
     """One row: patterns of the field and of the sentence."""
 
     field: str
@@ -28,9 +28,9 @@ class Told:
         )
 
 
-def rules() -> list[Told]:
-    """The rows of all rules, in the page's order."""
-    return [Told(*found) for found in _ROW.findall(_text())]
+def rules() -> list[DocumentedRule]:
+    """Return the rows of all rules, in the page's order."""
+    return [DocumentedRule(*found) for found in _ROW.findall(_text())]
 
 
 def warnings() -> list[str]:
@@ -38,7 +38,7 @@ def warnings() -> list[str]:
 
 
 def is_warning(text: str) -> bool:
-    """Whether the page tells of a warning."""
+    """Return whether the page lists a warning."""
     return any(re.fullmatch(_pattern(known), text) for known in warnings())
 
 

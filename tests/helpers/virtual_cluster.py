@@ -1,4 +1,4 @@
-"""A sandbox cluster of a test's own, in virtual time."""
+"""A sandbox cluster for one test, in virtual time."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +12,7 @@ Test = Callable[[Cluster, KubeClient], Awaitable[None]]
 
 
 def in_cluster(test: Test, *, scenario: str) -> None:
-    """Run a test with a fresh cluster and an administrator of it, on a loop of its own."""
+    """Run a test with a new cluster, its administrator and a new event loop."""
 
     async def main(clock: VirtualClock) -> None:
         async with (

@@ -1,4 +1,4 @@
-"""The rules for the fields behind gates (admission.md 8), and what stored VPAs may go on using."""
+"""Test cases of the fields behind gates (admission.md 8), and of VPAs that already use them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def container_boost(**fields: Any) -> Spec:
 
 
 def config(name: str, good: object, bad: object, shown: str, least: str) -> Iterator[Case]:
-    """The cases of one field of the gate PerVPAConfig."""
+    """Yield the cases of one field of the gate PerVPAConfig."""
     make, prefix = (update, UPDATE) if name == "evictAfterOOMSeconds" else (container, CONTAINER)
     place = f"{prefix}.{name}"
     wrong = (INVALID, place, f"Invalid value: {shown}: must be greater than or equal to {least}")
@@ -66,7 +66,7 @@ CONFIG = [
 
 
 def boosts(name: str, path: str, make: Any) -> Iterator[Case]:
-    """The cases of a start-up boost, of the whole VPA or of one container."""
+    """Yield the cases of a start-up boost, of the whole VPA or of one container."""
     right = make(type="Factor", factor=1)
     forbidden = (FORBIDDEN, path, NO_BOOST)
     yield Case(id=f"{name}: gate off", spec=right, want=forbidden)

@@ -1,4 +1,4 @@
-"""The rules and warnings for VPAs (admission.md 8); the ids read as the specification."""
+"""Test cases of the rules and warnings for VPAs (admission.md 8); their ids describe the rules."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from common.features import FeatureGates
 Spec = dict[str, Any]
 
 TARGET = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
-GATES = "InPlace=true,PerVPAConfig=true,CPUStartupBoost=true"  # all of them
+GATES = "InPlace=true,PerVPAConfig=true,CPUStartupBoost=true"  # all
 
 REQUIRED, INVALID = ErrorType.REQUIRED, ErrorType.INVALID
 UNSUPPORTED, FORBIDDEN = ErrorType.NOT_SUPPORTED, ErrorType.FORBIDDEN
@@ -58,7 +58,7 @@ def container(**fields: Any) -> Spec:
 class Case:
     id: str
     spec: Spec
-    want: tuple[ErrorType, str, str] | None = None  # type, field and sentence; None: it passes
+    want: tuple[ErrorType, str, str] | None = None  # type, field and sentence; None: accepted
     old: Spec | None = None  # None: it is created
     gates: str = ""
     warnings: tuple[str, ...] = field(default=())

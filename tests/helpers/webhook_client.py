@@ -1,4 +1,4 @@
-"""A client of the webhook over TLS, as API servers are: one authority, one kept connection."""
+"""A client of the webhook over TLS that behaves like an API server."""
 
 import asyncio
 import json
@@ -26,9 +26,9 @@ class Connection:
         host: str = "127.0.0.1",
         pair: tuple[Path, Path] | None = None,
     ) -> AsyncIterator["Connection"]:
-        """Connect to a port of this machine; ``authority`` is the only one trusted, as PEM.
+        """Connect to a port of this machine; ``authority`` is the only trusted one, as PEM.
 
-        ``host`` is what the webhook's certificate has to name; ``pair`` are the files of a client
+        ``host`` is the name that the certificate has to contain. ``pair`` are the files of a client
         certificate and its key.
         """
         context = ssl.create_default_context(cadata=authority.decode())
@@ -40,13 +40,13 @@ class Connection:
         try:
             yield cls(reader, writer)
         finally:
-            # A farewell would wait for the webhook's, half a minute where it hangs or was killed.
+            # A clean shutdown of TLS would wait up to half a minute for a webhook that hangs.
             writer.transport.abort()
 
     async def send(
         self, body: bytes, *, path: str = "/?timeout=5s", length: int | None = None
     ) -> tuple[int, bytes]:
-        """Post a body; ``length`` announces another one than is sent."""
+        """Post a body; ``length`` replaces its Content-Length."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body) if length is None else length}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The webhook without a network: a cluster that is told everything, and a caller of ASGI."""
+"""The webhook without a network: a scripted cluster, and a caller of ASGI."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ VPA = {"group": "autoscaling.k8s.io", "version": "v1", "resource": "verticalpoda
 
 @dataclass
 class FakeCluster:
-    """Answers every look-up with ``found``, or raises it, and remembers who was looked up."""
+    """A cluster that returns or raises ``found`` at every look-up, and records the pods."""
 
     found: VpaMatch | Exception = field(default_factory=VpaMatch)
     limits: Sequence[LimitRangeSpec] = ()
@@ -43,7 +43,7 @@ class FakeCluster:
 
 @dataclass
 class Harness:
-    """A webhook, and what it has counted."""
+    """A webhook and its metrics."""
 
     cluster: Any = field(default_factory=FakeCluster)
     gates: str = ""
@@ -71,15 +71,15 @@ class Harness:
         path: str = "/",
         query: str = "timeout=30s",
     ) -> tuple[int, bytes]:
-        """HTTP status and body of the answer; ``pieces`` replaces the body's one message."""
+        """Return HTTP status and body of the answer; ``pieces`` replaces the body's one message."""
         headers = {"content-type": content_type} if content_type else {}
         scope = asgi.scope_of(method, f"{path}?{query}", headers)
         messages = [*(pieces or asgi.pieces(body)), {"type": asgi.DISCONNECT}]
-        heard = await asgi.call(self.app, scope, messages)
-        return heard.status, heard.body
+        response = await asgi.call(self.app, scope, messages)
+        return response.status, response.body
 
     async def review(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The ``response`` to a request, with the patch decoded."""
+        """Return the ``response`` to a request, with the patch decoded."""
         body = json.dumps(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
         )
@@ -98,7 +98,7 @@ class Harness:
 
 
 def pod_request(pod: object, *, namespace: str = "default", uid: str = "u-1") -> dict[str, Any]:
-    """A request to create a pod."""
+    """Return a request to create a pod."""
     return {
         "uid": uid,
         "resource": POD,
@@ -111,7 +111,7 @@ def pod_request(pod: object, *, namespace: str = "default", uid: str = "u-1") ->
 
 
 def vpa_request(new: object, old: object = None, *, name: str = "my-vpa") -> dict[str, Any]:
-    """A request to create a VPA, or with ``old`` to update it."""
+    """Return a request to create a VPA, or to update ``old``."""
     return {
         "uid": "u-2",
         "resource": VPA,

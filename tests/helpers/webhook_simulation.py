@@ -1,4 +1,4 @@
-"""A cluster whose webhook patches pods or doesn't, with workloads, their VPAs and an updater."""
+"""A cluster with a webhook that patches pods or doesn't, workloads with VPAs, and an updater."""
 
 import asyncio
 import base64
@@ -61,7 +61,7 @@ Sizes = Mapping[str, tuple[str, int]]
 
 @dataclass(slots=True)
 class Webhook:
-    """Admits every pod; patches it, too, if it is told to."""
+    """A webhook that admits every pod, and patches it if enabled."""
 
     patches: bool
     port: int = 0
@@ -106,7 +106,7 @@ async def serving(webhook: Webhook, bundle: Bundle, folder: Path) -> AsyncIterat
 
 
 def note_policy_writer(cluster: Cluster, name: str) -> None:
-    """Write who owns ``spec.updatePolicy`` of a VPA; the sandbox keeps no field sets."""
+    """Record the owner of ``spec.updatePolicy`` of a VPA; the sandbox doesn't manage fields."""
     stored = cluster.api.store.get(STORED_VPAS, NAMESPACE, name)
     if stored is None:
         return
@@ -117,14 +117,14 @@ def note_policy_writer(cluster: Cluster, name: str) -> None:
 
 
 def throwaway_bundle() -> Bundle:
-    """A certificate for loopback; by the real clock, as TLS looks at that."""
+    """Return a certificate for loopback, valid by the real clock, which TLS uses."""
     now = SystemClock().now()
     return create(["127.0.0.1"], make_key=rsa_key, now=now, lifetime=timedelta(days=2))
 
 
 @dataclass(slots=True)
 class WebhookSimulation:
-    """Workloads whose pods have twice the CPU that is recommended, and an updater."""
+    """Workloads whose pods have twice the recommended CPU, and an updater."""
 
     cluster: Cluster
     admin: KubeClient
@@ -145,7 +145,7 @@ class WebhookSimulation:
         self.restart()
 
     def restart(self) -> None:
-        """A process that remembers nothing."""
+        """Replace the updater by a new one without state."""
         self.registry = CollectorRegistry()
         self.updater = Updater(
             caches=self.caches,
@@ -214,7 +214,7 @@ class WebhookSimulation:
         note_policy_writer(self.cluster, name)
 
     async def live(self, minutes: int, *, restarts: Collection[int] = ()) -> None:
-        """A pass a minute; ``restarts`` are minutes at which the updater starts anew."""
+        """Run a pass a minute; ``restarts`` are the minutes of the updater's restarts."""
         for minute in range(minutes):
             if minute in restarts:
                 self.restart()
@@ -224,14 +224,14 @@ class WebhookSimulation:
             await asyncio.sleep(60)
 
     def _read_audit(self) -> None:
-        """The API server keeps its latest calls alone."""
+        """Save the calls; the API server keeps only the latest."""
         for entry in self.cluster.audit(userAgent=MANAGER, subresource="eviction", code="201"):
             if self.read_until is None or entry.time > self.read_until:
                 self.sent[entry.name.partition("-")[0]].append(entry.time)
         self.read_until = self.clock.now()
 
     async def pods(self) -> dict[str, list[Pod]]:
-        """The pods that nobody asked to go, by workload."""
+        """Return the pods that are not being deleted, by workload."""
         found: dict[str, list[Pod]] = {name: [] for name in self.sizes}
         for pod in (await self.admin.list(PODS, namespace=NAMESPACE)).items:
             if pod.metadata.deletion_timestamp is None and pod.metadata.labels:
@@ -239,14 +239,14 @@ class WebhookSimulation:
         return found
 
     async def right(self) -> dict[str, int]:
-        """How many pods of each workload request what is recommended."""
+        """Return the number of pods of each workload with the recommended requests."""
         return {
             name: sum(requested(pod) == WANTED for pod in pods)
             for name, pods in (await self.pods()).items()
         }
 
-    async def told(self, reason: str) -> dict[str, str]:
-        """The messages of the Events of that reason, by VPA."""
+    async def messages(self, reason: str) -> dict[str, str]:
+        """Return the messages of the Events with this reason, by VPA."""
         listing = await self.admin.list(EVENTS.as_dicts(), namespace=NAMESPACE)
         return {
             event["involvedObject"]["name"]: event["message"]
@@ -255,7 +255,7 @@ class WebhookSimulation:
         }
 
     def suspended(self) -> set[str]:
-        """The VPAs that the gauge names."""
+        """Return the VPAs that the gauge lists."""
         return {
             sample.labels["vpa_name"]
             for metric in self.registry.collect()

@@ -1,13 +1,11 @@
-"""Ordinary objects as manifests, and how they get into a cluster: for tests of whole clusters."""
+"""Manifests of ordinary objects, and functions that create them, for tests of whole clusters."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from common.kube.client import KubeClient
 from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, VPAS, Endpoint
+from definitions import all_definitions
 
 NAMESPACE = "shop"
 DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
@@ -18,20 +16,19 @@ DEFINITIONS: Endpoint[dict[str, Any]] = Endpoint(
     dict[str, Any],
     namespaced=False,
 )
-_DEPLOY = Path(__file__).parents[2] / "deploy"
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 async def prepare(client: KubeClient, *, change: Change = lambda definition: definition) -> None:
-    """Create our definitions, after ``change``, and a namespace."""
-    for path in sorted((_DEPLOY / "crd").glob("*.yaml")):
-        await client.create(DEFINITIONS, change(yaml.safe_load(path.read_text("utf-8"))))
+    """Create the project's definitions, changed by ``change``, and a namespace."""
+    for definition in all_definitions():
+        await client.create(DEFINITIONS, change(definition))
     await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": NAMESPACE}})
 
 
 def loosened(definition: dict[str, Any]) -> dict[str, Any]:
-    """A definition as another version may have it: any text is a mode, or a quantity."""
+    """Return a definition that accepts any text as a mode or quantity, as of another version."""
 
     def loosen(value: Any) -> Any:
         if isinstance(value, dict):
@@ -57,9 +54,9 @@ async def deploy(
     mode: str = "Recreate",
     **spec: Any,
 ) -> None:
-    """A Deployment of pods with the label ``app``, and a VPA of the same name on it.
+    """Create a Deployment of pods with the label ``app``, and a VPA with the same name.
 
-    The scheduler chooses a node, unless ``node`` is named.
+    The scheduler chooses a node, unless ``node`` is given.
     """
     labels = {"app": name}
     resources: dict[str, Any] = {
@@ -85,7 +82,7 @@ async def deploy(
 
 
 def autoscaler(name: str, mode: str = "Recreate", **spec: Any) -> dict[str, Any]:
-    """A VPA on the Deployment of the same name."""
+    """Return a VPA for the Deployment of the same name."""
     return {
         "metadata": {"name": name},
         "spec": {
@@ -97,7 +94,7 @@ def autoscaler(name: str, mode: str = "Recreate", **spec: Any) -> dict[str, Any]
 
 
 def refusing_webhook(name: str = "refuses", *, namespace: str = "") -> dict[str, Any]:
-    """A third party's webhook configuration without a server: it refuses all new pods."""
+    """Return a third party's webhook configuration without a server: it refuses all new pods."""
     creation = {
         "operations": ["CREATE"],
         "apiGroups": [""],

@@ -14,7 +14,7 @@ from sandbox.scenario import Scenario
 
 
 async def record(subjects: list[str]) -> None:
-    """Send every request of ``subjects`` to a new control plane, and write down the answers."""
+    """Send every request of ``subjects`` to a new control plane, and store the responses."""
     with TemporaryDirectory() as folder:
         async with (
             running_control_plane(Scenario(), folder=Path(folder)) as plane,

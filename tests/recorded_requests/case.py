@@ -1,4 +1,4 @@
-"""What is asked of a real API server and of the sandbox: cases, told as data."""
+"""Requests that are sent to a real API server and to the sandbox, as data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ Object = dict[str, Any]
 class Request:
     """One request.
 
-    In ``path`` and in every text of ``body`` stand ``{ns}`` for the case's own namespace,
-    ``{uid}`` and ``{version}`` for those of the last answer that had a name, ``{webhook}`` and
-    ``{authority}`` for the URL and the certificate authority of the recorder's webhook.
-    ``user`` is a ServiceAccount of that namespace, the administrator where it is empty.
-    ``until`` repeats a read, or a dry run, until the field (a dotted path) has the value; that may
-    be a refusal.
+    ``path`` and the texts of ``body`` may contain placeholders: ``{ns}`` is the case's namespace;
+    ``{uid}`` and ``{version}`` are those of the last response with a name; ``{webhook}`` and
+    ``{authority}`` are the URL and the certificate authority of the recorder's webhook.
+    ``user`` is a ServiceAccount of that namespace; if empty, it is the administrator.
+    ``until`` repeats a read or a dry run until a field (a dotted path) has a value, also that of
+    an error.
     """
 
     method: str
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Requests whose answers count, after others that only have to succeed, or to be waited for."""
+    """Requests whose responses are compared, after others that only have to succeed."""
 
     name: str
     before: tuple[Request, ...] = ()
@@ -74,7 +74,7 @@ def patch(path: str, body: Any, content_type: str = STRATEGIC, **options: Any) -
 
 
 def named(name: str, **fields: Any) -> Object:
-    """An object with a name; ``labels`` and other metadata go to ``meta``."""
+    """Return an object with a name, and with other metadata from ``meta``."""
     meta = fields.pop("meta", {})
     return {"metadata": {"name": name, **meta}, **fields}
 
@@ -84,7 +84,7 @@ def container(name: str = "app", **fields: Any) -> Object:
 
 
 def amounts(requests: Mapping[str, str] | None = None, **limits: str) -> Object:
-    """Resources of a container."""
+    """Return the resources of a container."""
     given = {"requests": dict(requests)} if requests else {}
     return given | ({"limits": limits} if limits else {})
 
@@ -93,7 +93,7 @@ SMALL = amounts({"cpu": "100m", "memory": "64Mi"})
 
 
 def pod(name: str = "p", *containers: Object, meta: Object | None = None, **spec: Any) -> Object:
-    """A pod that no scheduler looks at, unless ``spec`` names a node."""
+    """Return a pod that isn't scheduled, unless ``spec`` names a node."""
     return {
         "metadata": {"name": name, **(meta or {})},
         "spec": {
@@ -105,7 +105,7 @@ def pod(name: str = "p", *containers: Object, meta: Object | None = None, **spec
 
 
 def template(*containers: Object, labels: Object | None = None, **spec: Any) -> Object:
-    """A pod template with the label ``app: x``."""
+    """Return a pod template with the label ``app: x``."""
     return {
         "metadata": {"labels": labels or {"app": "x"}},
         "spec": {
@@ -117,6 +117,6 @@ def template(*containers: Object, labels: Object | None = None, **spec: Any) -> 
 
 
 def workload(name: str = "w", **spec: Any) -> Object:
-    """The body of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    """Return the body of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     selector = {"matchLabels": {"app": "x"}}
     return named(name, spec={"selector": selector, "template": template(), **spec})

@@ -45,7 +45,7 @@ def policy(**fields: Any) -> Object:
 
 
 def ours() -> list[Case]:
-    """VerticalPodAutoscalers and checkpoints."""
+    """Return cases of VerticalPodAutoscalers and checkpoints."""
     bodies = {
         "minimal": vpa(),
         "no-spec": {**vpa(), "spec": None},

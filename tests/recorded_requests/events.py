@@ -1,4 +1,4 @@
-"""Events: how they are made, found and counted."""
+"""Events: creation, selection and counting."""
 
 from recorded_requests.case import MERGE, NS, Case, case, get, named, patch, post
 

@@ -1,6 +1,6 @@
-"""The admission webhook that recorder and replay put before an API server.
+"""The admission webhook that recorder and replay register with an API server.
 
-What it answers is in the path that the configuration names, so it keeps no state.
+It has no state: the path in the configuration determines the response.
 """
 
 import base64
@@ -12,7 +12,6 @@ import msgspec
 from fastapi import FastAPI, Response
 from fastapi import Request as Asked
 
-from common.runtime.clock import SystemClock
 from recorded_requests.runner import Hook
 from sandbox.listener import Listener
 from sandbox.tls import make_credentials
@@ -54,8 +53,8 @@ async def answer(name: str, asked: Asked) -> Response:
 
 @asynccontextmanager
 async def webhook() -> AsyncIterator[Hook]:
-    """The webhook, on a free port of loopback."""
-    credentials = make_credentials(SystemClock().now())
+    """Run the webhook on a free loopback port."""
+    credentials = make_credentials()
     async with Listener(app, tls=credentials.server_context()) as listener:
         authority = base64.b64encode(credentials.authority.encode()).decode()
         yield Hook(listener.url, authority)

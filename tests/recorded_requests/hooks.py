@@ -1,4 +1,4 @@
-"""Admission webhooks, as a user sees them."""
+"""Admission webhooks."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 
 def hooks() -> list[Case]:
-    """Admission webhooks, as a user sees them."""
+    """Return cases with admission webhooks."""
 
     def hook(reply: str, **fields: Any) -> Request:
         body = named(
@@ -52,10 +52,10 @@ def hooks() -> list[Case]:
 
 
 def _hooked(configuration: Request, name: str) -> Case:
-    """A pod that meets a webhook.
+    """Return the creation of a pod for which a webhook is called.
 
-    A configuration counts a moment after it was stored. A marker says when: a second webhook of
-    it, which denies what nobody else asks for, ``ready`` config maps.
+    A stored configuration takes effect with a delay. Its second webhook shows when: it denies
+    config maps, which the case creates only for that.
     """
     hooks = configuration.body["webhooks"]
     marker = {

@@ -1,10 +1,10 @@
-"""What two servers never agree on, taken out of an answer."""
+"""Normalization of responses: it removes values that always differ between two servers."""
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
-# Left out whole. ``managedFields`` are sets of fields that the sandbox doesn't keep.
+# Removed completely. The sandbox doesn't have ``managedFields``.
 _VOLATILE = frozenset(
     {
         "uid",
@@ -24,15 +24,14 @@ _VOLATILE = frozenset(
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
-_CURRENT = re.compile(r"\bcurrent: \d+")  # how far the server itself is
-# What a real server appends to the refusal of a change of a pod: a diff of all that its Go types
-# hold, in the notation of a debugger. Nobody reads it but people.
+_CURRENT = re.compile(r"\bcurrent: \d+")  # the current resource version of the server
+# A real server appends a diff of its Go types to the refusal of a pod's change.
 _DIFF = re.compile(r"(pod updates may not change fields other than [^\n]+)\n@@ -\d.*", re.DOTALL)
 _AGE = re.compile(r"^\d+(ms|s|m)$")  # in a table
 
 
 def normal(body: Any, versions: Iterable[str] = ()) -> Any:
-    """A copy without identities, times, ports and generated names."""
+    """Return a copy without identities, times, ports and generated names."""
     known = sorted({version for version in versions if len(version) > 1}, key=len, reverse=True)
     # The number of an RFC may be that of a version.
     versions_in_text = re.compile(rf"(?<!RFC )\b({'|'.join(known)})\b") if known else None
@@ -70,13 +69,13 @@ def _normal(value: Any, versions: re.Pattern[str] | None) -> Any:
 
 
 def _is_authority(value: Any) -> bool:
-    """Whether it is the map that a controller puts into every new namespace, sooner or later."""
+    """Return True for the config map that a controller creates in every new namespace."""
     meta = value.get("metadata") if isinstance(value, dict) else None
     return isinstance(meta, dict) and meta.get("name") == "kube-root-ca.crt"
 
 
 def differences(got: Any, want: Any, path: str = "") -> list[str]:
-    """Where two answers differ, one line each."""
+    """Yield a line for each difference of two responses."""
     if isinstance(got, dict) and isinstance(want, dict):
         return [
             line

@@ -1,4 +1,4 @@
-"""Pods: what is filled in, what is refused, and what may change later."""
+"""Pods: defaults, validation and allowed changes."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def changed(name: str, body: Any, content_type: str = STRATEGIC) -> Case:
 
 
 def bodies() -> dict[str, Any]:
-    """Bodies of pods, good and bad, by name."""
+    """Return valid and invalid bodies of pods, by name."""
     restart = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     mount = {"name": "v", "mountPath": "/v"}
     return {
@@ -73,7 +73,7 @@ def bodies() -> dict[str, Any]:
             "p", container(), readinessGates=[{"conditionType": "a.example.com/b"}]
         ),
         "pod-level": pod("p", container(), resources=amounts({"cpu": "1"}, cpu="2")),
-        # Refused ones.
+        # Invalid bodies.
         "no-containers": {"metadata": {"name": "p"}, "spec": {}},
         "empty": {},
         "no-spec": {"metadata": {"name": "p"}},
@@ -107,7 +107,7 @@ def bodies() -> dict[str, Any]:
 
 
 def changes() -> list[Case]:
-    """Patches and replacements of a stored pod."""
+    """Return patches and replacements of a stored pod."""
     image = {"spec": {"containers": [{"name": "app", "image": "j:2"}]}}
     cpu = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "200m"}}}]}}
     return [
@@ -194,7 +194,7 @@ def changes() -> list[Case]:
 
 
 def deletions() -> list[Case]:
-    """Grace, preconditions, finalizers, dry runs."""
+    """Return deletions: grace periods, preconditions, finalizers and dry runs."""
     made = [post(PODS, pod())]
     placed = [post(PODS, pod("p", container(), nodeName="nowhere"))]
     return [

@@ -1,4 +1,4 @@
-"""What stands in a pod's way: LimitRanges, quotas, budgets."""
+"""Policies that refuse pods or their disruption: LimitRanges, quotas, PodDisruptionBudgets."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ BOUNDS = {
 
 
 def limits() -> list[Case]:
-    """LimitRanger: pods, resizes, and the ranges themselves."""
+    """Return cases of LimitRanger: pods, resizes, and LimitRanges."""
 
     def bounded(name: str, resources: Object | None, *ranges: Object) -> Case:
         fields: Object = {"resources": resources} if resources else {}
@@ -107,13 +107,13 @@ def limits() -> list[Case]:
 
 
 def quotas() -> list[Case]:
-    """ResourceQuota: pods, counts and resizes."""
+    """Return cases of ResourceQuotas: pods, counts and resizes."""
 
     def quota(hard: Object, **spec: Any) -> list[Request]:
-        """A quota that admission knows.
+        """Return the creation of a quota, and a request that waits until it is in force.
 
-        A real server admits by a watch, which may be late. Events come in order: once a second
-        quota, for pods with a deadline, refuses one, the first is known, too.
+        A real server reads quotas by a watch, which may be late but is in order. When a second
+        quota, for pods with a deadline, refuses a pod, the first one is in force, too.
         """
         quotas, wanted = f"{NS}/resourcequotas", amounts({"cpu": "1m"}, cpu="1m", memory="1Mi")
         late = pod("late", container(resources=wanted), activeDeadlineSeconds=60)
@@ -131,8 +131,8 @@ def quotas() -> list[Case]:
     fine = pod("p", container(resources=amounts({"cpu": "100m"}, cpu="1", memory="128Mi")))
     second = pod("q", container(resources=amounts({"cpu": "450m"}, cpu="1", memory="128Mi")))
     small = container(resources=amounts({"cpu": "100m"}, cpu="1", memory="128Mi"))
-    # A real server first updates the pod of its watch cache. While that one is old, the resize
-    # is charged, collides, and is charged once more: a quota then refuses what fits.
+    # A real server first updates the pod of its watch cache. If that pod is outdated, the resize
+    # is charged twice, because the first try conflicts: then the quota refuses a fitting one.
     cached = get(f"{PODS}/p?resourceVersion=0", until=("status.phase", "Running"))
     return [
         bounded("fits", half, fine),
@@ -142,7 +142,7 @@ def quotas() -> list[Case]:
         bounded("pods", {"pods": "1"}, pod("q"), post(PODS, pod())),
         bounded("count", {"count/pods": "1"}, pod("q"), post(PODS, pod())),
         bounded("cpu", {"cpu": "50m"}, pod()),
-        # Not of ConfigMaps: a controller makes one in each namespace, before or after the quota.
+        # Not of ConfigMaps: a controller creates one in each namespace, before or after the quota.
         case(
             "quota-dry-run",
             post(f"{PODS}?dryRun=All", second),
@@ -175,7 +175,7 @@ def quotas() -> list[Case]:
 
 
 def budgets() -> list[Case]:
-    """PodDisruptionBudgets and evictions."""
+    """Return cases of PodDisruptionBudgets and evictions."""
 
     def budget(**spec: Any) -> Object:
         return named("b", spec={"selector": {"matchLabels": {"app": "x"}}, **spec})

@@ -22,12 +22,12 @@ THREE = [
     post(MAPS, named(name, meta={"labels": {"n": name}}, data={"a": name}))
     for name in ("a", "b", "c")
 ]
-# Every namespace has a config map of its own from a controller, with the same label nowhere.
+# A controller creates a config map without this label in every namespace.
 OURS = "labelSelector=n"
 
 
 def lists() -> list[Case]:
-    """Options of lists."""
+    """Return cases of lists and their options."""
 
     def listed(name: str, query: str, *more: str) -> Case:
         return case(f"list-{name}", *(get(f"{MAPS}?{one}") for one in (query, *more)), before=THREE)
@@ -93,7 +93,7 @@ def lists() -> list[Case]:
 
 
 def watches() -> list[Case]:
-    """Watches that end after a second, and those that are refused."""
+    """Return cases of watches that end after a second, and of refused ones."""
     second = "watch=true&timeoutSeconds=1"
 
     def watched(name: str, query: str) -> Case:
@@ -123,7 +123,7 @@ def watches() -> list[Case]:
 
 
 def forms() -> list[Case]:
-    """Tables, and metadata alone."""
+    """Return cases of tables and partial metadata."""
 
     def tables(name: str, path: str, *before: Request) -> Case:
         return case(f"table-{name}", get(path, accept=TABLE), before=before)

@@ -1,4 +1,4 @@
-"""Resizes of pods: every form of the request, every rule, every state of the pod and its node."""
+"""Resizes of pods: the patch types, the values, and the rules of pods and nodes."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalin
 def node(
     *, system: str = "linux", cpu: str = "4", memory: str = "8Gi", features: bool = True
 ) -> tuple[Request, Request]:
-    """A node without a kubelet, and its capacity."""
+    """Return requests that create a node without a kubelet, and set its capacity."""
     labels = {"kubernetes.io/os": system} if system else {}
     size = {"cpu": cpu, "memory": memory, "pods": "110"}
     status: Object = {"capacity": size, "allocatable": size}
@@ -47,7 +47,7 @@ def node(
 def running(
     body: Object, *, phase: str = "Running", state: str = "running", reported: bool = True
 ) -> tuple[Request, Request]:
-    """A pod with the status that a kubelet would have written."""
+    """Return requests that create a pod, and write the status of a kubelet."""
     states: Object = {
         "running": {"startedAt": _START},
         "terminated": {
@@ -79,18 +79,18 @@ def running(
 
 
 def placed(*containers: Object, **spec: Any) -> tuple[Request, ...]:
-    """A running pod on a node of four cores."""
+    """Return requests that create a running pod on a node with four cores."""
     body = pod("p", *(containers or (container(resources=BURSTABLE),)), nodeName=NODE, **spec)
     return (*node(), *running(body))
 
 
 def resources(value: Any, name: str = "app") -> Object:
-    """A strategic merge patch of one container's resources."""
+    """Return a strategic merge patch of one container's resources."""
     return {"spec": {"containers": [{"name": name, "resources": value}]}}
 
 
 def resized(name: str, value: Any, *before: Request, query: str = "", **options: Any) -> Case:
-    """A strategic merge of one container's resources, and what is stored then."""
+    """Return a case that patches one container's resources, and reads the stored pod."""
     return case(
         f"resize-{name}",
         patch(f"{RESIZE}{query}", resources(value), **options),
@@ -100,7 +100,7 @@ def resized(name: str, value: Any, *before: Request, query: str = "", **options:
 
 
 def sent(name: str, body: Any, content_type: str, *before: Request, query: str = "") -> Case:
-    """A patch of any form."""
+    """Return a case with a patch of any type."""
     return case(
         f"resize-{name}",
         patch(f"{RESIZE}{query}", body, content_type),
@@ -109,7 +109,7 @@ def sent(name: str, body: Any, content_type: str, *before: Request, query: str =
 
 
 def on_node(name: str, value: Any, *nodes: Request, **options: Any) -> Case:
-    """A resize of a pod on a certain node."""
+    """Return a case with a resize of a pod on a node."""
     body = pod("p", container(resources=BURSTABLE), nodeName=NODE)
     return resized(f"node-{name}", value, *nodes, *running(body), **options)
 
@@ -126,7 +126,7 @@ SIDECAR = {**INIT, "restartPolicy": "Always"}
 
 
 def forms() -> list[Case]:
-    """The patch types, and what is wrong with a request as such."""
+    """Return the patch types, and malformed requests."""
     replace = [{"op": "replace", "path": CPU_PATH, "value": "200m"}]
     whole = {"spec": {"containers": [container(resources={**BURSTABLE, **cpu("200m")})]}}
     return [
@@ -172,7 +172,7 @@ def forms() -> list[Case]:
 
 
 def values() -> list[Case]:
-    """Amounts: how they are written back, and which are refused."""
+    """Return quantities: their canonical form, and invalid ones."""
     accepted = {
         "decimal": "0.25",
         "milli": "1000m",

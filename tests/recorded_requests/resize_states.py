@@ -1,4 +1,4 @@
-"""Resizes of pods: what they consist of, how they are, and what their nodes say."""
+"""Resizes of pods: their shapes, their states and those of their nodes."""
 
 from recorded_requests.case import (
     JSON_PATCH,
@@ -33,7 +33,7 @@ from recorded_requests.resize import (
 
 
 def shapes() -> list[Case]:
-    """What pods consist of: QoS classes, several containers, init containers, policies."""
+    """Return shapes of pods: QoS classes, several containers, init containers, policies."""
     bare = placed(container())
     guaranteed = placed(container(resources=GUARANTEED))
     only_requests = placed(container(resources=amounts({"cpu": "100m"})))
@@ -150,7 +150,7 @@ def shapes() -> list[Case]:
 
 
 def states() -> list[Case]:
-    """The pod's phase and its containers' states."""
+    """Return phases of the pod and states of its containers."""
     body = pod("p", container(resources=BURSTABLE), nodeName=NODE)
     free = pod("p", container(resources=BURSTABLE))
     mirror = pod(
@@ -203,7 +203,7 @@ def states() -> list[Case]:
 
 
 def nodes() -> list[Case]:
-    """What the node says."""
+    """Return states of the node."""
     big = {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}
     shrunk = patch(
         f"/api/v1/nodes/{NODE}/status", {"status": {"allocatable": {"cpu": "50m"}}}, MERGE

@@ -1,4 +1,4 @@
-"""Sends the requests of a case to an API server, and keeps what counts of the answers."""
+"""The runner of cases: it sends their requests to an API server and returns the responses."""
 
 import asyncio
 import ssl
@@ -14,31 +14,31 @@ from common.kube.connection import Connection, client_context
 from recorded_requests.case import Case, Request
 from recorded_requests.normal import normal
 
-_AT_ONCE = 8  # cases; each has a namespace of its own
-_PATIENCE = 20.0  # seconds for controllers to do what a case waits for
-_PAUSE = 0.02  # seconds between two looks
+_MAX_CONCURRENT = 8  # cases; each has its own namespace
+_TIMEOUT = 20.0  # seconds; of a request with ``until``
+_POLL_INTERVAL = 0.02  # seconds
 
 Answer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where the webhook of the run listens."""
+    """The address of the run's webhook."""
 
     url: str = ""
-    authority: str = ""  # base64 of PEM, as a webhook configuration wants it
+    authority: str = ""  # base64 of PEM, as in a webhook configuration
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What one case has learnt so far."""
+    """The values of a case's placeholders, from its responses so far."""
 
     values: dict[str, str]
     tokens: dict[str, str] = field(default_factory=dict)
     versions: list[str] = field(default_factory=list)
 
     def fill(self, value: Any) -> Any:
-        """A copy with the placeholders replaced."""
+        """Return a copy with the placeholders replaced."""
         if isinstance(value, str):
             for name, text in self.values.items():
                 value = value.replace(f"{{{name}}}", text)
@@ -47,7 +47,7 @@ class _Progress:
             return {self.fill(key): self.fill(item) for key, item in value.items()}
         return [self.fill(item) for item in value] if isinstance(value, list) else value
 
-    def learn(self, body: Any) -> None:
+    def update(self, body: Any) -> None:
         meta = body.get("metadata") if isinstance(body, dict) else None
         if isinstance(meta, dict) and meta.get("uid") and meta.get("resourceVersion"):
             self.values |= {"uid": meta["uid"], "version": meta["resourceVersion"]}
@@ -57,10 +57,10 @@ class _Progress:
 
 
 class Runner:
-    """Runs cases against one API server, as its administrator or a ServiceAccount.
+    """A client of one API server that runs cases as administrator or ServiceAccount.
 
-    ``trusted`` checks the server for ServiceAccounts: the administrator may have a certificate,
-    which would win against their tokens.
+    ``trusted`` is the TLS context for ServiceAccounts. It has no client certificate, which would
+    override their tokens.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Runner:
         self._hook = hook
 
     async def run(self, cases: list[Case]) -> dict[str, list[Answer]]:
-        """The answers of every case, by its name.
+        """Return the responses of every case, by its name.
 
         Raises:
-            RuntimeError: something that had to succeed before a request didn't.
+            RuntimeError: a request failed that had to succeed.
         """
-        room = asyncio.Semaphore(_AT_ONCE)
+        room = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def one(case: Case) -> list[Answer]:
             async with room:
@@ -92,16 +92,16 @@ class Runner:
         return {name: task.result() for name, task in tasks.items()}
 
     async def version(self) -> str:
-        """What the server calls itself, ``v1.36.3``."""
+        """Return the server's version, for example ``v1.36.3``."""
         request = Request(method="GET", path="/version")
-        _, _, body = await self._once(request, _Progress({}))
+        _, _, body = await self._send_once(request, _Progress({}))
         return str(body["gitVersion"])
 
     async def prepare(self, requests: Iterable[Request]) -> None:
-        """Send what is to be there before the first case.
+        """Create the objects that all cases need.
 
         Raises:
-            RuntimeError: something was refused.
+            RuntimeError: a request failed.
         """
         for request in requests:
             status, _, body = await self._send(request, _Progress({}))
@@ -130,24 +130,24 @@ class Runner:
         if request.user and request.user not in progress.tokens:
             path = f"/api/v1/namespaces/{{ns}}/serviceaccounts/{request.user}/token"
             made = Request(method="POST", path=path, body={"spec": {}})
-            status, _, body = await self._once(made, progress)
+            status, _, body = await self._send_once(made, progress)
             if status != 201:
                 raise RuntimeError(f"no token for {request.user}: {body}")
             progress.tokens[request.user] = body["status"]["token"]
         body = None
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 while True:
-                    status, warnings, body = await self._once(request, progress)
+                    status, warnings, body = await self._send_once(request, progress)
                     if request.until is None or _field(body, request.until[0]) == request.until[1]:
-                        progress.learn(body)
+                        progress.update(body)
                         return status, warnings, body
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError:
             where = f"{progress.values.get('ns')}: {request.method} {request.path}"
             raise RuntimeError(f"{where}: waited for {request.until}, last answer {body}") from None
 
-    async def _once(self, request: Request, progress: _Progress) -> tuple[int, list[str], Any]:
+    async def _send_once(self, request: Request, progress: _Progress) -> tuple[int, list[str], Any]:
         headers = {"User-Agent": "recorder/1", "Accept": request.accept}
         if request.user in progress.tokens:
             context = self._trusted
@@ -171,15 +171,15 @@ class Runner:
 
 @asynccontextmanager
 async def runner(connection: Connection, authority: str, hook: Hook) -> AsyncIterator[Runner]:
-    """A runner whose connections are closed at the end; ``authority`` of the server is PEM."""
-    connector = aiohttp.TCPConnector(limit=_AT_ONCE * 2)
+    """Yield a runner, and close its connections; ``authority`` of the server is PEM."""
+    connector = aiohttp.TCPConnector(limit=_MAX_CONCURRENT * 2)
     async with aiohttp.ClientSession(connector=connector) as session:
         yield Runner(session, connection, client_context(ca_data=authority), hook)
 
 
 _NAMESPACE = (
     Request(method="POST", path="/api/v1/namespaces", body={"metadata": {"name": "{ns}"}}),
-    # Made by a controller otherwise, a moment later; and its token in each pod is no news.
+    # A controller would create it later. Its token is not mounted, so that pods don't differ.
     Request(
         method="POST",
         path="/api/v1/namespaces/{ns}/serviceaccounts",

@@ -1,4 +1,4 @@
-"""The recorded answers: one file per subject, one line per answer."""
+"""The recorded responses: one file per subject, one line per response."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def write(subject: str, version: str, answers: Mapping[str, list[Answer]]) -> No
 
 
 def read(subject: str) -> dict[str, list[Answer]]:
-    """The answers of a subject, by case."""
+    """Return the responses of a subject, by case."""
     text = (FOLDER / f"{subject}.json").read_text(encoding="utf-8")
     answers: dict[str, list[Answer]] = json.loads(text)["answers"]
     return answers

@@ -13,5 +13,5 @@ SUBJECTS: dict[str, list[Case]] = {
     "events": events.CASES,
 }
 
-# What every case finds in the cluster.
+# Objects that exist in the cluster before all cases.
 PREPARATION: tuple[Request, ...] = custom.DEFINITIONS
