@@ -1,4 +1,4 @@
-"""POST /debug/explain agrees with the answer of the webhook, over all recorded pods."""
+"""The explanation of /debug/explain equals the webhook's answer, for all recorded pods."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ import pytest
 
 from admission import debugging
 from admission.cluster import VpaMatcher
-from admission.pod_reviews import VpaMatch
+from admission.pod_reviews import PodVerdict, VpaMatch
+from admission.review import AdmissionRequest
+from admission.reviewer import Reviewer
 from admission.vpa_index import VpaIndex
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
@@ -26,11 +28,11 @@ from golden_data import Differences, Row, rows
 from ops_caller import post
 from webhook_harness import Harness
 
-PARTS = 9  # of the recorded pods, so that no test takes long
+PARTS = 9  # the recorded pods are split to keep each test short
 
 
 class RecordedCluster:
-    """The VPAs and LimitRanges of a row; a pod's direct owner is the topmost controller."""
+    """The VPAs and LimitRanges of a row. A pod's direct owner is the topmost controller."""
 
     synced = True
 
@@ -61,8 +63,23 @@ class RecordedCluster:
         return self._selectors[vpa.metadata.name]
 
 
-async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The response to the row's review, and the explanation of the row's pod."""
+class Explaining:
+    """An application with the endpoint, for one row after the other."""
+
+    def __init__(self) -> None:
+        self.app = fastapi.FastAPI()
+        self.app.include_router(debugging.router(self._judge))
+        self.reviewer: Reviewer | None = None  # of the present row
+
+    async def _judge(self, request: AdmissionRequest) -> PodVerdict:
+        assert self.reviewer is not None
+        return await self.reviewer.judge(request)
+
+
+async def answered_and_explained(
+    row: Row, explaining: Explaining
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the response to the row's review, and the explanation of the row's pod."""
     most = row.input["max_allowed_cpu_boost"]
     gates = ",".join(f"{name}={value}" for name, value in row.input["feature_gates"].items())
     harness = Harness(
@@ -70,12 +87,11 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
     )
     request = row.input["review"]["request"]
     response = await harness.review(request)
-    ops = fastapi.FastAPI()
-    ops.include_router(debugging.router(harness.reviewer.judge))
+    explaining.reviewer = harness.reviewer
     namespace = request["namespace"]
     manifest = {"apiVersion": "v1", "kind": "Pod"} | request["object"]
     manifest["metadata"] = manifest["metadata"] | {"namespace": namespace}
-    answer = await post(ops, debugging.PATH, json.dumps(manifest).encode())
+    answer = await post(explaining.app, debugging.PATH, json.dumps(manifest).encode())
     assert answer.status == 200, answer.body
     explained: dict[str, Any] = json.loads(answer.body)
     patched = jsonpatch.apply_patch(manifest, explained["patch"])
@@ -84,7 +100,7 @@ async def answered_and_explained(row: Row) -> tuple[dict[str, Any], dict[str, An
 
 
 def on_resources(patch: Sequence[Any]) -> dict[str, str]:
-    """The quantities that a patch writes, by path."""
+    """Return the quantities that a patch writes, by path."""
     return {
         each["path"]: each["value"]
         for each in patch
@@ -93,12 +109,12 @@ def on_resources(patch: Sequence[Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_the_explained_patch_is_the_answered_one_and_its_numbers_have_their_ways(
+async def test_the_explained_patch_equals_the_answer_and_each_number_has_steps(
     part: int,
 ) -> None:
-    differences = Differences()
+    differences, explaining = Differences(), Explaining()
     for row in islice(rows("admission_pods"), part, None, PARTS):
-        response, explained = await answered_and_explained(row)
+        response, explained = await answered_and_explained(row, explaining)
         differences.check(row.id, "patch", explained["patch"], response.get("patch", []))
         patched = explained["outcome"] == "patched"
         differences.check(row.id, "outcome", patched, "patch" in response)

@@ -1,4 +1,4 @@
-"""HTTP status and body of the webhook, against the reference's recorded answers."""
+"""HTTP status and body of the webhook, compared with the reference's recorded answers."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from webhook_harness import Harness
 
 
 async def answer(row: Row) -> dict[str, Any]:
-    """Status and body, an empty body as the empty text."""
+    """Return status and body; an empty body as an empty string."""
     body = row.input.get("body", "").encode()
     if "body_length" in row.input:
         body = b'"' + b"x" * (row.input["body_length"] - 2) + b'"'

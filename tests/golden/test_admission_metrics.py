@@ -1,4 +1,4 @@
-"""Names, labels, buckets and flags of the admission controller, against the reference's lists."""
+"""Names, labels, buckets and flags of the admission controller, compared with the reference's."""
 
 from prometheus_client import CollectorRegistry
 
@@ -11,7 +11,7 @@ COMPONENT = "admission-controller"
 
 
 def observed() -> CollectorRegistry:
-    """A registry in which every metric has been used once."""
+    """Return a registry in which every metric has one observation."""
     registry = CollectorRegistry()
     metrics = AdmissionMetrics(registry)
     metrics.reviewed(ReviewSubject.POD, ReviewOutcome.PATCHED, 0.001)

@@ -1,9 +1,9 @@
-"""Patches of new pods, against the reference's recorded answers.
+"""Patches of new pods, compared with the reference's recorded answers.
 
-Rows tagged A13 (a Pod-type LimitRange and a container without recommendation) and rows with a
-recommendation for a container of mode Off (A17) are asked for our own answer, and so are those in
-which a rule takes hold that keeps a written pod from being changed again (A18, A20), the
-resources that a recommendation lacks (A28), or a native sidecar under a LimitRange for pods (A30).
+Rows with a deviation are compared with our own answer. These are rows tagged A13 (a LimitRange of
+type Pod and a container without recommendation), rows with a recommendation for a container of mode
+Off (A17), and rows in which one of these rules applies: stability of a patched pod (A18, A20),
+resources that a recommendation lacks (A28), a native sidecar under a LimitRange for pods (A30).
 """
 
 import base64
@@ -32,7 +32,7 @@ A13 = "admission.md-A13"
 
 
 def answer(row: Row) -> tuple[dict[str, Any], Any]:
-    """Our response without the patch, and the patch."""
+    """Return our response without the patch, and the patch."""
     vpa = vpa_of(row)
     patches: Any = ()
     if vpa is not None:
@@ -61,7 +61,7 @@ def pod_of(row: Row) -> Pod:
 
 
 def vpa_of(row: Row) -> VerticalPodAutoscaler | None:
-    """The VPA that controls the pod; the pod's direct owner is the topmost controller."""
+    """Return the VPA that controls the pod. The pod's direct owner is the topmost controller."""
     meta = pod_of(row).metadata
     found = controlling(meta, controller_of(meta), candidates(row))
     return None if found is None else found.vpa
@@ -76,7 +76,7 @@ def candidates(row: Row) -> Iterator[SelectedVpa]:
 
 
 def recommended(row: Row) -> set[str]:
-    """Containers for which the controlling VPA has a recommendation."""
+    """Return the containers for which the controlling VPA has a recommendation."""
     vpa = vpa_of(row)
     if vpa is None or vpa.status.recommendation is None:
         return set()
@@ -85,13 +85,13 @@ def recommended(row: Row) -> set[str]:
 
 
 def stale(row: Row) -> set[str]:
-    """Those of them that have mode Off."""
+    """Return the recommended containers that have mode Off."""
     vpa = vpa_of(row)
     return {name for name in recommended(row) if is_off(container_policy(vpa, name))}
 
 
 def by_container(row: Row, patch: list[dict[str, Any]] | None) -> dict[str, list[Any]]:
-    """The operations on resources, by the name of the container."""
+    """Return the operations on resources, by container name."""
     found: dict[str, list[Any]] = {}
     containers = row.input["review"]["request"]["object"]["spec"]["containers"]
     for operation in patch or ():
@@ -107,8 +107,8 @@ def has_pod_limits(row: Row) -> bool:
     )
 
 
-# Rows in which a rule of ours takes hold. What it writes is tested in test_fixed_point.py; here,
-# that it takes hold nowhere else, and that these pods settle at once.
+# Rows in which one of our rules applies. test_fixed_point.py tests its results. The tests here
+# check that it applies in no other row, and that a second admission doesn't change these pods.
 OURS = {
     "A18": "r00500 r00548 r00555 r00638 r00650 r00660 r00664 r00807 r00861 r00863 r00876 r00903 "
     "r00930 r00993 r00997 r00999 r01029 r01067 r01073 r01074 r01114 r01137 r01141 r01149 r01164 "
@@ -117,26 +117,26 @@ OURS = {
     "A28": "r00935 r01028 r01092 r01155",
     "A30": "r00911 r01016 r01020 r01064 r01153",
 }
-# No LimitRanger stands before these rows. In the first one a default limit is below the request, so
-# what comes out has a limit below its request: the API server refuses the pod. In the other one a
-# container gets a default limit only by the patch, so that the sum of limits is another one then.
+# Rows in which the LimitRanger didn't run. In the first one a default limit is below the request,
+# so the patched pod has a limit below its request and would be refused. In the other one only the
+# patch adds a default limit, which changes the sum of limits.
 UNSETTLED = ("admission_pods-podlimit-r00997", "admission_pods-podlimit-r00911")
 SETTLED = {number: rule for rule, numbers in OURS.items() for number in numbers.split()}
 
 
 def rule_of(row: Row) -> str:
-    """The rule of ours that takes hold in a row without a departure, or nothing."""
+    """Return our rule that applies in a row without a departure, or an empty string."""
     return "" if row.departure else SETTLED.get(row.id.rpartition("-")[2], "")
 
 
 def written(row: Row, patch: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """The resources that containers have after a patch."""
+    """Return the resources of the containers after a patch."""
     patched = jsonpatch.apply_patch(row.input["review"]["request"]["object"], patch or [])
     return {each["name"]: each.get("resources") for each in patched["spec"]["containers"]}
 
 
 def patched_twice(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is written into the row's pod, and then into the pod that came out."""
+    """Return the patched resources after a first and after a second admission of the row's pod."""
     _, patch = answer(row)
     request = row.input["review"]["request"]
     pod = jsonpatch.apply_patch(request["object"], patch or [])
@@ -145,8 +145,8 @@ def patched_twice(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     return written(row, patch), written(again, answer(again)[1])
 
 
-def test_where_our_rules_take_hold_pods_settle_at_once() -> None:
-    """A18, A20, A28 and A30: admitted once more, such a pod is what it was."""
+def test_pods_to_which_our_rules_apply_are_stable_after_one_patch() -> None:
+    """A18, A20, A28 and A30: a second admission doesn't change the pod."""
     differences = Differences()
     for row in rows("admission_pods"):
         rule = rule_of(row)
@@ -172,7 +172,7 @@ def test_pods_are_patched_as_the_reference_does() -> None:
     differences.none_in(2500)
 
 
-def test_a17_a_container_of_mode_off_keeps_its_resources_and_the_others_get_theirs() -> None:
+def test_a17_a_container_of_mode_off_keeps_its_resources_and_others_are_patched() -> None:
     differences = Differences()
     for row in rows("admission_pods"):
         untouched = stale(row)
@@ -185,7 +185,7 @@ def test_a17_a_container_of_mode_off_keeps_its_resources_and_the_others_get_thei
             if name in untouched:
                 values = [entry["value"] for entry in ours.get(name, ()) if entry["value"] != {}]
                 differences.check(row.id, f"{name} is left alone", values, [])
-            elif not has_pod_limits(row):  # those share what the others leave
+            elif not has_pod_limits(row):  # these containers share the rest
                 differences.check(row.id, name, ours.get(name), theirs.get(name))
     differences.none_in(200)
 

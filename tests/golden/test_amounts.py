@@ -1,4 +1,4 @@
-"""Amounts against the reference; ``humanize`` and ``round_up`` are the recommender's."""
+"""Amounts compared with the reference's, ``humanize`` and ``round_up`` included."""
 
 from collections.abc import Callable
 

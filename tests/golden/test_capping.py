@@ -1,4 +1,4 @@
-"""Capping against the reference, and what we do differently under LimitRanges for pods."""
+"""Capping compared with the reference, and our deviations under LimitRanges for pods."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 from common.api.autoscaling import RecommendedPodResources, ResourcePolicy
 from common.api.core import LimitRangeSpec, Pod
-from common.recommendation.actual import containers_of
+from common.recommendation.actual_resources import containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import Capped, cap_for_pod
 from common.recommendation.pod_amounts import phases_of
@@ -22,8 +22,8 @@ FIELDS = {
 }
 
 
-# Rows in which a recommendation lacks a resource (A28): there the reference counts nothing, and
-# gives the container a request of zero, or of what a minimum asks for.
+# Rows in which a recommendation lacks a resource (A28). The reference counts it as zero, and sets
+# the container's request to zero or to a minimum.
 A28 = (
     "r01699 r01708 r01812 r01843 r01850 r01879 r01896 r01978 r01996 r01998 r01999 r02039 r02099 "
     "r02119 r02148 r02168 r02264 r02284 r02516 r02626 r02740 r02758 r02760 r02789 r02793 r02836 "
@@ -36,7 +36,7 @@ def _is_a28(row: Row) -> bool:
 
 
 def _named(row: Row) -> set[str]:
-    """The containers that the recommendation speaks of."""
+    """Return the containers of the recommendation."""
     given = row.input["recommendation"].get("containerRecommendations", [])
     return {each["containerName"] for each in given}
 
@@ -85,8 +85,8 @@ def test_capping() -> None:
     differences.none_in(5_750)
 
 
-def test_a28_rows_name_only_what_is_recommended() -> None:
-    """The reference adds resources, or counts what is missing as nothing."""
+def test_a28_rows_have_only_recommended_resources() -> None:
+    """The reference adds resources, or counts missing ones as zero."""
     differences = Differences()
     for row in rows("capping"):
         if row.departure or not _is_a28(row):
@@ -105,8 +105,8 @@ def test_a28_rows_name_only_what_is_recommended() -> None:
     differences.none_in(100)
 
 
-def test_a13_rows_that_come_out_the_same() -> None:
-    """Where the pod's LimitRange asks for nothing, only the reference's extra entries differ."""
+def test_a13_rows_without_pod_bounds_equal_the_reference() -> None:
+    """Only the reference's extra entries differ if the LimitRange for pods changes nothing."""
     differences = Differences()
     for row in rows("capping"):
         if row.departure == "admission.md-A13":
@@ -121,7 +121,7 @@ def test_a13_rows_that_come_out_the_same() -> None:
     differences.none_in(20)
 
 
-def test_a13_rows_leave_other_containers_alone() -> None:
+def test_a13_rows_do_not_change_other_containers() -> None:
     differences = Differences()
     for row in rows("capping"):
         if row.departure == "admission.md-A13":

@@ -1,4 +1,4 @@
-"""One container's samples, windows and OOMs, and aggregates, against the reference."""
+"""Samples, windows and OOMs of one container, and its aggregates, compared with the reference."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,8 +53,8 @@ def usage_of(config: dict[str, Any]) -> Usage:
 
 def test_container_state() -> None:
     differences = Differences()
-    # One table for all rows with the same configuration: that is faster, and it shows that
-    # rows of a table don't disturb each other.
+    # One table for all rows with the same configuration is faster, and shows that its rows
+    # are independent.
     by_config: dict[str, list[Row]] = {}
     for row in rows("container_state"):
         by_config.setdefault(repr(row.input["config"]), []).append(row)
@@ -106,7 +106,7 @@ def check_container(
     fractions = row.input["percentiles"]
     check_histogram(differences, row.id, table.cpu, aggregate, want["cpu"], fractions=fractions)
     if row.departure == "recommender.md-Q7":
-        # We take what the reference ignores: the peak of such a window is its highest sample.
+        # We accept samples that the reference ignores: the peak is the highest one of the window.
         peak = max(usage.containers.peak[number], usage.containers.oom_peak[number])
         differences.check(row.id, "Q7", peak >= max(want["memory_peak"], want["oom_peak"]), True)
         return

@@ -1,4 +1,4 @@
-"""The golden data are the recorded ones, unchanged."""
+"""The golden data equal the recorded ones."""
 
 import hashlib
 import os

@@ -1,11 +1,12 @@
-"""Replica groups, budgets and in-place decisions against the reference (updater.md 5, 6.1, 10).
+"""Replica groups, budgets and in-place decisions (updater.md 5, 6.1, 10).
 
-Rows without a tag are answered by our functions as they are. In a tagged row each rule by
-which we differ (D22, D32, 10.1, custom kinds) is undone beside the function that it is
-named in, and then the row comes out as recorded; our own answers are tables in
-``tests/unit/updater``. Two rules are undone everywhere, because the tags don't cover all of
-their rows: D19 (a state with a message but without a reason is Unknown too), and the retry
-of an infeasible resize that 10.5 asks for.
+The rows compare them with the reference.
+
+Our functions answer the rows without a tag unchanged. In a tagged row each of our deviations
+(D22, D32, 10.1, custom kinds) is undone beside the function that it is named in, and then the
+result equals the recorded one; tables in ``tests/unit/updater`` test our own results. Two rules
+are undone in all rows, because the tags don't cover all of theirs: D19 (a state with a message and
+without a reason is Unknown, too), and the retry of an infeasible resize (10.5).
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,26 +21,20 @@ from common.resources import parse_quantities
 from common.target.owners import Controller
 from golden_data import Differences, Row, rows
 from updater.decision import Action, Decision, Reason
-from updater.eviction.disruption import (
+from updater.eviction.disruption_budget import (
     DisruptionBudget,
     DisruptionPolicy,
     GroupStanding,
     ReplicaGroup,
-    decide_eviction,
     replica_group,
 )
+from updater.eviction.eviction_decision import decide_eviction
+from updater.resize.infeasible_resize import Infeasible, lower_somewhere
+from updater.resize.resize_decision import decide_resize
 from updater.resize.resize_plan import ResizePlan
-from updater.resize.resize_state import (
-    Infeasible,
-    ResizeStatus,
-    Timeouts,
-    decide_resize,
-    lower_somewhere,
-    resize_status,
-    resizing_since,
-    unfinished,
-)
-from updater.resize.startup_boost import decide_unboost, expired_boosts
+from updater.resize.resize_status import ResizeStatus, resize_status, resizing_since
+from updater.resize.resize_timeouts import Timeouts, unfinished
+from updater.resize.startup_boost_end import decide_unboost, expired_boosts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KNOWN_KINDS = ("ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")
@@ -58,7 +53,7 @@ def _ago(seconds: float) -> str:
 
 
 def _pod(raw: dict[str, Any], kind: str, *, tagged: bool) -> Pod:
-    """A pod that asks for as much memory as it is recommended, and for less cpu."""
+    """Return a pod whose memory request equals the target, and whose cpu request is lower."""
     conditions = [
         {**condition, "lastTransitionTime": _ago(condition.pop("last_transition_s_ago"))}
         for condition in map(dict, raw.get("conditions", ()))
@@ -98,8 +93,8 @@ def _pod(raw: dict[str, Any], kind: str, *, tagged: bool) -> Pod:
 
 
 @dataclass(slots=True)
-class World:
-    """One row, with its groups as they shrink."""
+class RowState:
+    """One row, and the remaining budgets of its groups."""
 
     row: Row
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -164,7 +159,7 @@ class World:
     def unfinished(self, pod: Pod) -> Decision | None:
         status = resize_status(pod)
         if status in (ResizeStatus.ERROR, ResizeStatus.UNKNOWN):
-            return None  # D19: the reference gives up at once
+            return None  # D19: the reference times out immediately
         since = resizing_since(pod, sent_at=None, first_seen=None)
         return unfinished(status, since=since, timeouts=Timeouts(), now=NOW)
 
@@ -181,12 +176,12 @@ class World:
 
     def can_in_place(self, name: str) -> str:
         if self.mode is UpdateMode.IN_PLACE and not self.row.input["feature_gates"].get("InPlace"):
-            return "InPlaceDeferred"  # a cycle skips such a VPA as a whole
+            return "InPlaceDeferred"  # a pass skips the whole VPA
         (raw,) = (raw for raw in self.row.input["pods"] if raw["name"] == name)
         stored = raw.get("stored_infeasible_target")
         restarts = raw.get("restart_container_resources", ())
         if self.row.input["recommendation_target"] is None:
-            return "InPlaceDeferred"  # a cycle leaves pods without recommendation alone
+            return "InPlaceDeferred"  # a pass skips pods without recommendation
         target = parse_quantities(self.row.input["recommendation_target"])
         decided = decide_resize(
             Reason.OUTSIDE_RANGE,
@@ -196,7 +191,7 @@ class World:
             plan=ResizePlan(
                 operations=(),
                 changes=frozenset({("app", "cpu")}),
-                # D22: only cpu changes here, so a policy on memory does not count for us
+                # D22: only cpu changes, so our rule ignores a resize policy of memory
                 restarts=bool(restarts) if self.tagged else "cpu" in restarts,
                 targets={"app": target},
             ),
@@ -213,7 +208,7 @@ class World:
         failed = {"app": parse_quantities(stored)}
         current = {"app": parse_quantities(self.row.input["recommendation_target"])}
         if resize_status(pod) is ResizeStatus.INFEASIBLE and lower_somewhere(current, failed):
-            return None  # 10.5: we try again here, the reference does not
+            return None  # 10.5: we retry, the reference does not
         return Infeasible(targets=failed, reported=False)
 
     def can_unboost(self, name: str) -> bool:
@@ -243,7 +238,7 @@ class World:
                 self.results.append(allowed)
             else:
                 assert operation == "in_place"
-                # The reference's call checks nothing but that the group was admitted.
+                # The reference checks only that the group was admitted.
                 allowed = self.group(name).standing in (
                     GroupStanding.OPEN,
                     GroupStanding.IN_PLACE_ONLY,
@@ -254,7 +249,7 @@ class World:
 
 
 def _as_reference_counts(group: ReplicaGroup) -> ReplicaGroup:
-    """Custom kinds: the reference takes them to want no replicas at all."""
+    """Return the group as the reference counts it: custom kinds have zero desired replicas."""
     budget = DisruptionBudget(configured=0, running=group.budget.running, tolerance=0)
     return replace(group, budget=budget)
 
@@ -284,7 +279,7 @@ def _counters(group: ReplicaGroup) -> dict[str, Any]:
 def test_disruption_budget() -> None:
     differences = Differences()
     for row in rows("disruption_budget"):
-        world = World(row)
+        world = RowState(row)
         world.prepare()
         groups = {
             name: _counters(group)

@@ -1,4 +1,4 @@
-"""Estimates against the reference: confidence, amounts, and quantities before the caps."""
+"""Estimates compared with the reference: confidence, amounts, quantities before caps."""
 
 from datetime import timedelta
 from typing import Any
@@ -54,7 +54,7 @@ def test_estimator() -> None:
             members.append([int(usage.containers.aggregate[one])])
     feed(usage, streams)
     for cases in by_config.values():
-        # All rows with the same configuration at once: as fast as it is for a cluster.
+        # All rows with the same configuration are estimated at once, which is fast.
         sizes = np.array([len(aggregates[row.id]) for row in cases])
         merged = usage.aggregates.merged([one for row in cases for one in aggregates[row.id]])
         estimation = estimation_of(cases[0].input["config"])
@@ -67,7 +67,7 @@ def test_estimator() -> None:
 def check_estimates(
     differences: Differences, row: Row, estimates: dict[str, ResourceEstimates], first: int
 ) -> None:
-    """Compare the row's containers, which are from ``first`` on among the estimates."""
+    """Compare the row's containers, which start at ``first`` in the estimates."""
     config = row.input["config"]
     publication = PostProcessingSettings(
         round_cpu=config["round_cpu_millicores"],

@@ -1,17 +1,17 @@
-"""Eviction requirements against the reference, and where we differ (updater.md 8, D14, D34)."""
+"""Eviction requirements compared with the reference, and deviations (updater.md 8, D14, D34)."""
 
 import msgspec
 
 from common.api.autoscaling import EvictionRequirement, RecommendedPodResources
 from common.api.core import Container, Pod, PodSpec
 from common.api.meta import ObjectMeta
-from common.recommendation.actual import actual_requests
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, rows
 from updater.eviction.eviction_requirements import requirements_met
 
-# In these rows a resource without a target, which the reference takes for a target of zero or for
-# a request that is about to come, is all that admits the pod.
+# In these rows only a resource without a target admits the pod. The reference counts it as a
+# target of zero, or as a request that will be added.
 NUMBERS = """
     r00078 r00080 r00083 r00104 r00129 r00170 r00184 r00187 r00214 r00215 r00216 r00217
     r00232 r00235 r00238 r00249 r00268 r00284 r00288 r00300 r00322 r00334 r00335 r00339
@@ -39,7 +39,7 @@ def test_eviction_requirements() -> None:
         if row.id in D34:
             differences.check(row.id, "D34 lacks a target", _lacks_a_target(row), want=True)
             differences.check(row.id, "D34", admitted, want=False)
-        elif row.departure == "updater.md-D14":  # each requirement is met by another container
+        elif row.departure == "updater.md-D14":  # each requirement holds for another container
             differences.check(row.id, "D14", admitted, want=True)
         else:
             differences.check(row.id, "admitted", admitted, row.expected["admitted"])
@@ -47,6 +47,6 @@ def test_eviction_requirements() -> None:
 
 
 def _lacks_a_target(row: Row) -> bool:
-    """Return whether some recommended container of the row has no target for cpu or memory."""
+    """Return True if a recommended container of the row has no target for cpu or memory."""
     recommended = row.input["recommendation"]["containerRecommendations"]
     return any({"cpu", "memory"} - set(each["target"]) for each in recommended)

@@ -1,4 +1,4 @@
-"""Buckets and histograms against the reference."""
+"""Buckets and histograms compared with the reference."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,14 +14,14 @@ from recommender_golden import check_histogram, check_saved, from_ms, saved_from
 
 TABLES = {"cpu": buckets.CPU, "memory": buckets.MEMORY}
 
-# The reference also has a histogram without decay. It is one whose samples all come at its
+# The reference also has a histogram without decay. It equals one with decay if all samples have its
 # reference time.
 NO_DECAY = timedelta(days=1)
 ALWAYS = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Replay:
-    """Carries out a row's operations; neighbours of one kind go in as one batch."""
+    """Runs a row's operations; consecutive operations of one kind are one batch."""
 
     def __init__(self, resource: str, half_life_s: float | None) -> None:
         self.decays = half_life_s is not None

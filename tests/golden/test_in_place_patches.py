@@ -1,4 +1,4 @@
-"""The patches of a resize against the reference (updater.md 10.6 and 11)."""
+"""Patches of resizes compared with the reference (updater.md 10.6 and 11)."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -10,19 +10,19 @@ import msgspec
 from common.annotations import boosted_containers
 from common.api.autoscaling import RecommendedPodResources, UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod
-from common.recommendation.actual import containers_of
+from common.recommendation.actual_resources import containers_of
 from common.recommendation.capping import cap_for_pod
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import Processed, parse_recommendation
 from golden_data import Differences, Row, rows
 from updater.resize.resize_plan import annotation_operations, plan_resize, resize_operations
-from updater.resize.startup_boost import boost_duration, expired_boosts, unboosted
+from updater.resize.startup_boost_end import boost_duration, expired_boosts, unboosted
 from updater.snapshot.cluster_snapshot import update_mode
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-A13 = "admission.md-A13"  # capping is tested where it is done
-# Here a recommendation lacks a resource that a LimitRange for pods bounds: test_capping.py.
+A13 = "admission.md-A13"  # test_capping.py tests capping
+# A recommendation lacks a resource that a LimitRange for pods bounds; see test_capping.py.
 A28 = "in_place_patches-plain-r00597"
 
 
@@ -40,13 +40,10 @@ def _vpa(row: Row) -> VerticalPodAutoscaler:
     return msgspec.convert(row.input["vpa"], VerticalPodAutoscaler)
 
 
-def _limits(row: Row) -> list[LimitRangeSpec]:
-    return msgspec.convert(row.input["limit_ranges"], list[LimitRangeSpec])
-
-
 def _recommended(row: Row) -> tuple[WantedResources, ...]:
-    """As the reference fits them: containers with mode Off take part (A17 is ours)."""
-    pod, vpa, limits = _pod(row), _vpa(row), _limits(row)
+    """Return the reference's capped recommendation; it includes containers of mode Off (no A17)."""
+    pod, vpa = _pod(row), _vpa(row)
+    limits = msgspec.convert(row.input["limit_ranges"], list[LimitRangeSpec])
     if update_mode(vpa) is UpdateMode.OFF:
         return wanted_resources(pod, vpa, None, limits)
     capped = cap_for_pod(
@@ -60,10 +57,10 @@ def _recommended(row: Row) -> tuple[WantedResources, ...]:
     return wanted_resources(pod, vpa, processed, limits)
 
 
-def _looked_at_by_the_reference(
+def _processed_by_the_reference(
     pod: Pod, vpa: VerticalPodAutoscaler, expired: Collection[str]
 ) -> frozenset[str]:
-    """All but those whose boost goes on; in mode Off those whose boost is over."""
+    """Return containers without a boost that continues; in mode Off, those whose boost expired."""
     if update_mode(vpa) is UpdateMode.OFF:
         return frozenset(expired)
     on = set(boosted_containers(pod.metadata.annotations)) - set(expired)
@@ -84,13 +81,13 @@ def test_in_place_patches() -> None:
             expired = expired_boosts(pod, duration_of=partial(boost_duration, vpa), now=NOW)
             ended = unboosted(pod, _recommended(row), expired=expired)
             assert ended is not None, row.id
-            wanted, gone = ended.wanted, ended.annotations
+            wanted = ended
         else:
-            wanted, gone, expired = _recommended(row), (), ()
-        chosen = _looked_at_by_the_reference(pod, vpa, expired)
+            wanted, expired = _recommended(row), ()
+        chosen = _processed_by_the_reference(pod, vpa, expired)
         operations = resize_operations(pod, wanted, chosen)
         differences.check(row.id, "resize", _plain(operations), row.expected["resize"])
-        marks = [each for each in annotation_operations(pod, gone) if each.value != {}]
+        marks = [each for each in annotation_operations(pod, expired) if each.value != {}]
         differences.check(
             row.id,
             "annotations",

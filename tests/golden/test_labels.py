@@ -1,4 +1,4 @@
-"""Label selectors and label set keys against the reference."""
+"""Label selectors and keys of label sets compared with the reference."""
 
 import msgspec
 

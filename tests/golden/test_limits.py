@@ -1,4 +1,4 @@
-"""LimitRange merging and proportional limits against the reference."""
+"""Merging of LimitRanges and proportional limits compared with the reference."""
 
 from typing import Any
 

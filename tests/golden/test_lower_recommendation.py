@@ -1,4 +1,4 @@
-"""Whether a recommendation fell somewhere, against the reference (updater.md 9)."""
+"""Detection of a lowered recommendation compared with the reference (updater.md 9)."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import msgspec
 from common.api.autoscaling import RecommendedPodResources
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, rows
-from updater.resize.resize_state import Targets, lower_somewhere
+from updater.resize.infeasible_resize import Targets, lower_somewhere
 
 
 def targets_of(raw: dict[str, Any] | None) -> Targets:

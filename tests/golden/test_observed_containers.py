@@ -1,4 +1,4 @@
-"""The annotation of observed containers against the reference."""
+"""The annotation of observed containers compared with the reference."""
 
 from typing import Any
 

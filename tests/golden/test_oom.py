@@ -1,4 +1,4 @@
-"""OOM kills read from pods and Events, against the reference."""
+"""OOM kills read from pods and Events, compared with the reference."""
 
 from collections.abc import Iterable
 from typing import Any

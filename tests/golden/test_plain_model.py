@@ -1,6 +1,7 @@
-"""The plain re-statement of the specification, against the reference.
+"""The plain model of the specification compared with the reference.
 
-The model is compared with it in random streams (test_model_agrees), so it must be right itself.
+test_model_agrees compares the recommender with this model in random streams, so the model must be
+correct itself.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -28,7 +29,7 @@ def started(row: Row) -> tuple[Cluster, Rules]:
     return cluster, rules
 
 
-def fed(cluster: Cluster, ops: list[Any]) -> list[Any]:
+def replay(cluster: Cluster, ops: list[Any]) -> list[Any]:
     results: list[Any] = []
     for kind, t_ms, amount in ops:
         at = EPOCH + timedelta(milliseconds=t_ms)
@@ -49,7 +50,7 @@ def test_one_container() -> None:
         if number % EVERY or row.departure or "policy" in row.input or not has_one_half_life:
             continue
         cluster, _ = started(row)
-        results = fed(cluster, row.input["ops"])
+        results = replay(cluster, row.input["ops"])
         differences.check(row.id, "results", results, row.expected["results"])
         check(differences, row, cluster.pods["uid"].containers["app"])
     differences.none_in(1_000)
@@ -95,7 +96,7 @@ def check_histogram(
             differences.check(row.id, f"percentile {fraction}", near, True)
 
 
-def test_policies_count_as_they_are() -> None:
+def test_policies_of_the_plain_model() -> None:
     cluster, _ = started(next(iter(rows("container_state"))))
     for name, ratio in (("b", 3.0), ("a", 2.0)):
         cluster.put_vpa(("ns", name), {"app": "web"}, [Policy(container="app", ratio=ratio)])

@@ -1,4 +1,4 @@
-"""PodMetrics read as amounts, against the reference."""
+"""Amounts read from PodMetrics compared with the reference."""
 
 import msgspec
 
@@ -31,7 +31,7 @@ def test_pod_metrics() -> None:
             number = usage.pods[key].containers[want["container"]]
             time = from_text(want["time"])
             for resource, found in (("cpu", cpu), ("memory", memory)):
-                # Q8: what is missing gives no sample, where the reference reads zero.
+                # Q8: a missing amount gives no sample; the reference reads zero.
                 missing = resource not in given[want["container"]]
                 expected = None if missing else (time, want["usage"][resource])
                 what = f"{want['container']} {resource}"

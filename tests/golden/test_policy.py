@@ -1,4 +1,4 @@
-"""The policy of a container against the reference."""
+"""The policy of a container compared with the reference."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Rounding, integer CPU and capping against the reference."""
+"""Rounding, integer CPU and capping compared with the reference."""
 
 from typing import Any
 

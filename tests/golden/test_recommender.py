@@ -1,4 +1,4 @@
-"""Whole runs of the model against the reference: samples, estimates, status, checkpoints."""
+"""Complete runs of the model compared with the reference: estimates, status, checkpoints."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,19 +21,20 @@ from recommender.model.keys import PodKey, VpaKey
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.status import StatusFindings, next_status, status_difference
+from recommender.publish.status import StatusFindings, next_status
+from recommender.publish.status_difference import status_difference
 from recommender.sources.conversion import container_rules, vpa_key
 from recommender_golden import Stream, check_history, feed, joined, pod_facts, series
 
 LIFETIME = AggregationRules().lifetime
 
-# The rows hold only the step that estimates; these conditions come from others of ours.
+# The rows contain only the estimation step; other steps set these conditions.
 DECIDED_ELSEWHERE = {"ConfigUnsupported", "ConfigDeprecated", "FetchingHistory", "LowConfidence"}
 
 
 @dataclass(slots=True)
 class Case:
-    """A row with its own model; rows are fed side by side in one, told apart by namespace."""
+    """A row with its own namespace; all rows share one model."""
 
     row: Row
     usage: Usage
@@ -136,7 +137,7 @@ def check_vpa(
     }
     differences.check(row.id, "Q5", fresh & stale, set())
     if stale:
-        return  # n differs from the reference's, and with it every minimum
+        return  # the number of containers differs from the reference's, and thus every minimum
     findings = findings_of(case, vpa, pods)
     status = next_status(vpa, findings, case.now)
     written = msgspec.json.decode(msgspec.json.encode(status))
@@ -147,7 +148,8 @@ def check_vpa(
         {key: one.get(key, "") for key in ("type", "status", "reason", "message")}
         for one in written["conditions"]
     ]
-    differences.check(row.id, "conditions", conditions, without_others(want["conditions"]))
+    estimated = [one for one in want["conditions"] if one["type"] not in DECIDED_ELSEWHERE]
+    differences.check(row.id, "conditions", conditions, estimated)
     generation = written.get("observedGeneration", 0)
     differences.check(row.id, "generation", generation, want["observed_generation"])
     before = [condition.type for condition in vpa.status.conditions or ()]
@@ -161,20 +163,16 @@ def check_vpa(
     known = [
         (
             one.name,
-            {name: one.target[name] for name in one.target if is_known(one.name, name, ours)},
+            {
+                name: one.target[name]
+                for name in one.target
+                if not {one.name, f"{one.name} ({name})"} & set(ours.unknown)
+            },
         )
         for one in findings.recommendation
     ]
     got = [(one.name, one.target) for one in ours.recommendation]
     differences.check(row.id, "X125", got, [(name, target) for name, target in known if target])
-
-
-def is_known(container: str, resource: str, findings: StatusFindings) -> bool:
-    return not {container, f"{container} ({resource})"} & set(findings.unknown)
-
-
-def without_others(conditions: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [one for one in conditions if one["type"] not in DECIDED_ELSEWHERE]
 
 
 def findings_of(

@@ -1,4 +1,4 @@
-"""Controlling VPAs and owner walks against the reference."""
+"""Controlling VPAs and owner walks compared with the reference."""
 
 from typing import Any
 

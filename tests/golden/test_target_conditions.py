@@ -1,4 +1,4 @@
-"""What a VPA's target comes to, against the reference."""
+"""The selector and conditions of a VPA's target compared with the reference."""
 
 import msgspec
 

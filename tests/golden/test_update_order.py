@@ -1,4 +1,4 @@
-"""Acceptance and order of pods against the reference, and D28 (updater.md 7)."""
+"""Acceptance and order of pods compared with the reference, and D28 (updater.md 7)."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,25 +9,19 @@ import msgspec
 from common.api.autoscaling import RecommendedPodResources, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.features import FeatureGates
-from common.recommendation.actual import actual_requests, containers_of
+from common.recommendation.actual_resources import actual_requests, containers_of
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.capping import cap_for_pod
 from common.recommendation.pod_amounts import phases_of
 from common.recommendation.processing import parse_recommendation
 from golden_data import Differences, Row, close, rows
-from updater.evaluate.update_order import (
-    ContainerOomKill,
-    Drift,
-    Thresholds,
-    Verdict,
-    judge,
-    looked_at,
-    measure,
-    quick_ooms,
-    rank,
-)
+from updater.decision import Reason
+from updater.evaluate.drift import Drift, eligible_containers, measure
+from updater.evaluate.quick_oom_kills import ContainerOomKill, quick_ooms
+from updater.evaluate.update_order import rank
+from updater.evaluate.update_verdict import WANTS_UPDATE, Thresholds, judge
 from updater.plan.candidate import oom_threshold
-from updater.resize.resize_state import lower_somewhere
+from updater.resize.infeasible_resize import lower_somewhere
 
 D28 = "updater.md-D28"
 
@@ -36,12 +30,12 @@ D28 = "updater.md-D28"
 class Judged:
     pod: Pod
     drift: Drift
-    verdict: Verdict
+    verdict: Reason
     ooms: tuple[ContainerOomKill, ...]
 
 
 def _amounts(pod: Pod, vpa: VerticalPodAutoscaler) -> dict[str, ContainerAmounts]:
-    """As the reference fits them: neither A17 nor the order of bounds is part of it."""
+    """Return the reference's capped recommendation: without A17 and without ordered bounds."""
     capped = cap_for_pod(
         parse_recommendation(vpa.status.recommendation or RecommendedPodResources()),
         containers=containers_of(pod),
@@ -56,7 +50,7 @@ def _judge(row: Row, pod: Pod, *, updated_at: datetime | None) -> Judged:
     vpa = msgspec.convert({"metadata": {}, **row.input["vpa"]}, VerticalPodAutoscaler)
     amounts = _amounts(pod, vpa)
     requests = {name: actual_requests(pod, name) for name in amounts}
-    drift = measure(requests, looked_at(pod, amounts))
+    drift = measure(requests, eligible_containers(pod, amounts))
     ooms = quick_ooms(
         pod,
         vpa,
@@ -92,13 +86,13 @@ def _is_cached(row: Row, pod: Pod) -> bool:
 
 
 def _ordered(row: Row) -> list[list[str]]:
-    """Names of accepted pods, best first, in groups of equal rank."""
+    """Return the names of accepted pods, best first, in groups of equal rank."""
     judged = [
         _judge(row, pod, updated_at=None)
         for pod in msgspec.convert(row.input["pods"], list[Pod])
         if not _is_cached(row, pod)
     ]
-    accepted = [each for each in judged if each.verdict.wants_update]
+    accepted = [each for each in judged if each.verdict in WANTS_UPDATE]
     groups: dict[tuple[bool, float], list[str]] = {}
     for each in sorted(accepted, key=lambda each: rank(each.drift, each.pod)):
         groups.setdefault(rank(each.drift, each.pod)[:2], []).append(each.pod.metadata.name)
@@ -122,8 +116,8 @@ def test_update_order() -> None:
     differences.none_in(5000)
 
 
-def test_an_update_answers_the_oom_kills_before_it() -> None:
-    """D28: in these rows a pod has a kill of 26 hours ago; an update since then answered it."""
+def test_an_update_cancels_the_oom_kills_before_it() -> None:
+    """D28: in these rows a pod was killed 26 hours ago and updated since."""
     updated_at = datetime(2026, 3, 1, 11, tzinfo=UTC)
     found = 0
     for row in rows("update_order"):
@@ -132,13 +126,9 @@ def test_an_update_answers_the_oom_kills_before_it() -> None:
         for pod in msgspec.convert(row.input["pods"], list[Pod]):
             before = _judge(row, pod, updated_at=None)
             after = _judge(row, pod, updated_at=updated_at)
-            old = [kill for kill in before.ooms if _before(kill, updated_at)]
+            old = [one for one in before.ooms if one.finished_at and one.finished_at <= updated_at]
             found += len(old)
             assert after.ooms == tuple(kill for kill in before.ooms if kill not in old), row.id
-            if before.verdict is Verdict.OOMED_QUICKLY and not after.ooms:
-                assert after.verdict is not Verdict.OOMED_QUICKLY, row.id
+            if before.verdict is Reason.OOMED_QUICKLY and not after.ooms:
+                assert after.verdict is not Reason.OOMED_QUICKLY, row.id
     assert found >= 20
-
-
-def _before(kill: ContainerOomKill, time: datetime) -> bool:
-    return kill.finished_at is not None and kill.finished_at <= time

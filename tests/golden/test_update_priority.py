@@ -1,4 +1,4 @@
-"""Drift of pods from their recommendation, against the reference (updater.md 7)."""
+"""Drift of pods from their recommendation compared with the reference (updater.md 7)."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import msgspec
 
 from common.api.autoscaling import RecommendedPodResources
 from common.api.core import Pod
-from common.recommendation.actual import actual_requests
+from common.recommendation.actual_resources import actual_requests
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from golden_data import Differences, close, rows
-from updater.evaluate.update_order import looked_at, measure
+from updater.evaluate.drift import eligible_containers, measure
 
 
 def amounts_of(recommendation: dict[str, Any] | None) -> dict[str, ContainerAmounts]:
@@ -25,7 +25,7 @@ def test_update_priority() -> None:
             container.name: actual_requests(pod, container.name)
             for container in pod.spec.containers
         }
-        drift = measure(requests, looked_at(pod, amounts_of(row.input["recommendation"])))
+        drift = measure(requests, eligible_containers(pod, amounts_of(row.input["recommendation"])))
         want = row.expected
         differences.check(row.id, "outside", drift.outside_range, want["outside_recommended_range"])
         differences.check(row.id, "scale up", drift.scale_up, want["scale_up"])

@@ -1,4 +1,4 @@
-"""Metrics, flags and Events of the updater, against the reference's lists (updater.md 12)."""
+"""Metrics, flags and Events of the updater compared with the reference's lists (updater.md 12)."""
 
 import asyncio
 import re
@@ -12,16 +12,17 @@ from common.api.autoscaling import UpdateMode
 from common.kube.events import EventRecorder
 from common.quantity import Quantity
 from fake_api import FakeApi, Reply
+from fixed_clock import FixedClock
 from golden_data import lists
 from reference_lists import check_flags, check_metrics
 from updater.actuation import PodActuator
 from updater.decision import Action, Decision, Reason
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.metrics import PassFigures, UpdaterMetrics, VpaLabels, size_label
-from updater.resize.resize_state import Infeasible
+from updater.resize.infeasible_resize import Infeasible
 from updater.settings import UpdaterSettings
 from updater.state import PodMemory, UpdaterState
-from updater_harness import NAMES, OPEN, StoppedClock, run, snapshot
+from updater_harness import NAMES, NOW, OPEN, run, snapshot
 
 COMPONENT = "updater"
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
@@ -34,7 +35,7 @@ OUR_OWN_FLAGS = {
 
 
 async def observed() -> CollectorRegistry:
-    """A registry in which every metric has been used once."""
+    """Return a registry in which every metric has one observation."""
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     metrics.prepare(LABELS)
@@ -56,14 +57,14 @@ async def test_metrics_have_the_references_names_types_labels_and_buckets() -> N
     check_metrics(COMPONENT, await observed())
 
 
-async def test_gauges_by_size_alone_show_every_size() -> None:
+async def test_gauges_by_size_have_every_size() -> None:
     value = (await observed()).get_sample_value
     assert value("vpa_updater_in_place_updatable_pods_total", {"vpa_size_log2": "19"}) == 0
     mode = {"vpa_size_log2": "2", "update_mode": "Recreate"}
     assert value("vpa_updater_evictable_pods_total", mode) is None
 
 
-def test_a_pass_replaces_the_gauges_of_the_one_before() -> None:
+def test_a_pass_replaces_the_gauges_of_the_previous_pass() -> None:
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     figures = PassFigures()
@@ -94,8 +95,8 @@ SUFFIX = re.compile(r" \[(\w+)\] \(VPA web; (.*)\)$")
 CHANGES = "app cpu 10m -> 250m, memory 10Mi -> 256Mi"
 
 
-def remembered(mode: UpdateMode) -> UpdaterState:
-    """In mode InPlace, web-1 did not fit at the present recommendation."""
+def state_for(mode: UpdateMode) -> UpdaterState:
+    """Return a state in which, in mode InPlace, web-1 was infeasible with this recommendation."""
     if mode is not UpdateMode.IN_PLACE:
         return UpdaterState()
     targets = {"app": {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("256Mi")}}
@@ -103,7 +104,7 @@ def remembered(mode: UpdateMode) -> UpdaterState:
     return UpdaterState({"uid-web-1": PodMemory(infeasible=infeasible)})
 
 
-def answering(api: FakeApi) -> None:
+def add_replies(api: FakeApi) -> None:
     for index in range(3):
         path = f"/api/v1/namespaces/default/pods/web-{index}"
         answer = Reply(body={"metadata": {"name": f"web-{index}", "generation": 2}})
@@ -114,28 +115,28 @@ def answering(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("recorded", lists("events")["passes"], ids=lambda row: row["update_mode"])
-async def test_events_have_the_references_words(recorded: dict[str, Any]) -> None:
+async def test_events_have_the_texts_of_the_reference(recorded: dict[str, Any]) -> None:
     mode = UpdateMode(recorded["update_mode"])
     async with FakeApi() as api, api.client() as client:
-        answering(api)
-        events = EventRecorder(client, "vpa-updater", clock=StoppedClock())
+        add_replies(api)
+        events = EventRecorder(client, "vpa-updater", clock=FixedClock(NOW))
         tolerance = DisruptionPolicy(tolerance_fraction=recorded["eviction_tolerance"])
         await run(
             snapshot(mode, names=NAMES[:3]),
             PodActuator(client, events),
-            state=remembered(mode),
+            state=state_for(mode),
             rules=replace(OPEN, disruption=tolerance),
         )
         sending = asyncio.create_task(events.run())
         route = "POST /api/v1/namespaces/default/events"
-        own = 2 if mode is UpdateMode.IN_PLACE else 0  # of the blocked pod, and of its VPA
+        own = 2 if mode is UpdateMode.IN_PLACE else 0  # Events of the blocked pod and of its VPA
         await api.asked(route, times=len(recorded["events"]) + own)
         sending.cancel()
         await asyncio.wait([sending])
         bodies = [each.json() for each in api.requests if f"{each.method} {each.path}" == route]
     sent = [each for each in bodies if each["reason"] not in OUR_OWN_EVENTS]
     assert len(bodies) - len(sent) == own
-    told = [
+    described = [
         {
             "object": each["involvedObject"]["kind"],
             "reason": each["reason"],
@@ -144,13 +145,13 @@ async def test_events_have_the_references_words(recorded: dict[str, Any]) -> Non
         }
         for each in sent
     ]
-    # The order of pods of equal rank is free.
-    assert sorted(map(_words, told)) == sorted(map(_words, recorded["events"]))
+    # The order of pods of equal rank is undefined.
+    assert sorted(map(_described, described)) == sorted(map(_described, recorded["events"]))
     assert {each["source"]["component"] for each in sent} == {lists("events")["source_component"]}
     suffixes = [SUFFIX.search(each["message"]) for each in bodies]
     assert {found and found[1] for found in suffixes} <= {reason.value for reason in Reason}
     assert {found and found[2] for found in suffixes} == {CHANGES}
 
 
-def _words(event: dict[str, Any]) -> tuple[str, ...]:
+def _described(event: dict[str, Any]) -> tuple[str, ...]:
     return tuple(event[name] for name in ("object", "reason", "type", "message"))

@@ -1,4 +1,4 @@
-"""Whole passes over one VPA and one ReplicaSet, against the reference (updater.md 2-10)."""
+"""Complete passes over one VPA and one ReplicaSet compared with the reference (updater.md 2-10)."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -15,22 +15,27 @@ from common.errors import InvalidError
 from common.features import FeatureGates
 from common.labels import from_label_selector
 from common.patches import Operation
-from common.recommendation.changes import ResourceChange
 from common.recommendation.policy import container_policy, is_off
+from common.recommendation.resource_changes import ResourceChange
 from common.target.controlling import SelectedVpa, controlling
 from golden_data import Differences, Row, rows
-from updater.decision import Decision, Reason
-from updater.evaluate.update_order import Thresholds
+from updater.actuation import PodActuator
+from updater.decision import Reason
+from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.breaker import BreakerTransition
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
+from updater.plan.pod_outcome import PodEvent
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.snapshot.live_pod import LivePod
+from updater.state import ResizeBlocked
 from updater_harness import NOW, WEB, run
 
-# Rows that aren't tagged with D30, because their pods break the LimitRanges already: no request
-# or limit where there has to be one, or a default limit below the request. Replacements would, too.
-OUTLAWS = frozenset(f"updater_pass-Recreate-{number}" for number in ("r00165", "r00259", "r00444"))
+# Rows without the tag D30, because their pods already violate the LimitRanges: a required request
+# or limit is missing, or a default limit is below the request. Replacements would do so, too.
+VIOLATIONS = frozenset(
+    f"updater_pass-Recreate-{number}" for number in ("r00165", "r00259", "r00444")
+)
 
 # Resizes that the API server would refuse, because of a LimitRange's bounds, or of its default that
 # changes the QoS class. Either the replacement would be refused as well, or no eviction is allowed.
@@ -41,8 +46,8 @@ REFUSED_RESIZES = frozenset(
 
 
 @dataclass(slots=True)
-class RecordingHands:
-    """Does nothing, remembers everything, and refuses every resize if it is told to."""
+class RecordingActuator(PodActuator):
+    """Records all calls, and refuses all resizes if ``refuse_resizes`` is set."""
 
     refuse_resizes: bool
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -77,41 +82,15 @@ class RecordingHands:
         patch = msgspec.to_builtins(operations)
         self.calls.append({"call": "patch", "patch": list(patch), "pod": pod.metadata.name})
 
-    def report_blocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-        *,
-        detail: str,
-        skipped: bool,
-    ) -> None:
-        if skipped:
+    def report(self, pod: Pod, vpa: VerticalPodAutoscaler, event: PodEvent) -> None:
+        """Record the only one of these Events that the reference has."""
+        if isinstance(event, ResizeBlocked) and event.skipped:
             self.events.append("InPlaceResizeSkipped")
 
-    def report_unblocked(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        reason: Reason,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """The reference knows nothing of it."""
-
-    def report_skipped_eviction(
-        self,
-        pod: Pod,
-        vpa: VerticalPodAutoscaler,
-        decision: Decision,
-        changes: Sequence[ResourceChange],
-    ) -> None:
-        """The reference knows nothing of it."""
-
     def report_transition(
-        self, vpa: VerticalPodAutoscaler, turn: BreakerTransition, cause: str
+        self, vpa: VerticalPodAutoscaler, transition: BreakerTransition, cause: str
     ) -> None:
-        """Nor of this."""
+        """Do nothing: the reference has no circuit breaker."""
 
 
 def _pod(raw: dict[str, Any]) -> LivePod:
@@ -175,15 +154,15 @@ def _rules(row: Row) -> Rules:
     )
 
 
-def _run(row: Row) -> RecordingHands:
-    actuator = RecordingHands(refuse_resizes=row.input["resize_calls_fail"])
+def _run(row: Row) -> RecordingActuator:
+    actuator = RecordingActuator(refuse_resizes=row.input["resize_calls_fail"])
 
     asyncio.run(run(_snapshot(row), actuator, rules=_rules(row)))
     return actuator
 
 
 def _without_switched_off(row: Row) -> Row:
-    """The same row, without recommendations for containers whose mode is Off."""
+    """Return the row without recommendations for containers of mode Off."""
     vpa = dict(row.input["vpa"])
     policy = msgspec.convert(vpa["spec"].get("resourcePolicy"), ResourcePolicy | None)
     status = vpa.get("status") or {}
@@ -197,11 +176,11 @@ def _without_switched_off(row: Row) -> Row:
     return replace(row, input={**row.input, "vpa": vpa})
 
 
-def _who(calls: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+def _calls_by_pod(calls: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(call["call"], call["pod"]) for call in calls]
 
 
-def _says_no_more(ours: dict[str, Any], recorded: dict[str, Any]) -> bool:
+def _is_part_of(ours: dict[str, Any], recorded: dict[str, Any]) -> bool:
     return all(operation in recorded["patch"] for operation in ours.get("patch", ()))
 
 
@@ -218,26 +197,26 @@ def test_updater_pass() -> None:
         actuator = _run(row)
         calls, recorded = actuator.calls, row.expected["calls"]
         stripped = _without_switched_off(row)
-        if stripped is not row:  # A17: what is recommended for such a container is not there
+        if stripped is not row:  # A17: recommendations for these containers are ignored
             same = _run(stripped)
             differences.check(row.id, "A17", (calls, actuator.events), (same.calls, same.events))
-        elif row.departure == "updater.md-D30" or row.id in OUTLAWS:
+        elif row.departure == "updater.md-D30" or row.id in VIOLATIONS:
             differences.check(row.id, "D30", (calls, actuator.events), ([], []))
         elif row.id in REFUSED_RESIZES:
             differences.check(row.id, "X110", (calls, actuator.events), ([], []))
-        elif row.departure == "updater.md-D8":  # the budget holds some of the resizes back
+        elif row.departure == "updater.md-D8":  # the budget delays some of the resizes
             left = {(call["call"], call["pod"]): call for call in recorded}
-            differences.check(row.id, "D8 pods", set(_who(calls)) - set(left), set())
-            patches = [_says_no_more(call, left[call["call"], call["pod"]]) for call in calls]
+            differences.check(row.id, "D8 pods", set(_calls_by_pod(calls)) - set(left), set())
+            patches = [_is_part_of(call, left[call["call"], call["pod"]]) for call in calls]
             differences.check(row.id, "D8 patches", all(patches), True)
             resizes = sum(call["call"] == "resize" for call in calls)
-            differences.check(row.id, "D8 budget", resizes <= _most(row), True)
+            differences.check(row.id, "D8 budget", resizes <= _allowed_disruptions(row), True)
         elif row.departure == "updater.md-D21":  # containers without a change are left out
-            differences.check(row.id, "D21 pods", _who(calls), _who(recorded))
-            patches = [_says_no_more(*both) for both in zip(calls, recorded, strict=True)]
+            differences.check(row.id, "D21 pods", _calls_by_pod(calls), _calls_by_pod(recorded))
+            patches = [_is_part_of(*both) for both in zip(calls, recorded, strict=True)]
             differences.check(row.id, "D21 patches", all(patches), True)
-        elif _has_best_effort_pod(row) and _who(recorded)[:1] == [("resize", "web-0")]:
-            # 4b: such a pod can't be resized; the API server would have refused it
+        elif _has_best_effort_pod(row) and _calls_by_pod(recorded)[:1] == [("resize", "web-0")]:
+            # 4b: the API server would refuse the resize of this pod
             differences.check(row.id, "4b", [call["call"] for call in calls], [])
         else:
             differences.check(row.id, "calls", calls, recorded)
@@ -245,8 +224,8 @@ def test_updater_pass() -> None:
     differences.none_in(700)
 
 
-def _most(row: Row) -> int:
-    """How many pods may be disrupted at once; below the minimum of replicas, none."""
+def _allowed_disruptions(row: Row) -> int:
+    """Return how many pods may be disrupted at once: none below the minimum number of replicas."""
     mine = [pod for pod in row.input["pods"] if pod["metadata"]["labels"] == {"app": "web"}]
     policy = row.input["vpa"]["spec"]["updatePolicy"]
     if row.input["in_place_skip_disruption_budget"]:

@@ -1,4 +1,4 @@
-"""The budget proof: no group loses more pods to us than it tolerates, whatever goes wrong."""
+"""The updater disrupts no more pods than allowed, with random faults of cluster and updater."""
 
 import os
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from disruption_judge import Judge
 from faulty_cluster import INTERVAL, LAG, Workload, faulty_cluster
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.resize_state import Timeouts
+from updater.resize.resize_timeouts import Timeouts
 
-# The whole proof is `make proofs`: 1,000 cycles.
+# 1,000 in ``make proofs``.
 CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))
-FEW, MANY = 20, 100  # of which something, and much, happens for sure
+FEW, MANY = 20, 100  # cycles in which some, and many, calls of each kind are certain
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 MODES = ("Recreate", "InPlaceOrRecreate", "Auto", "InPlaceOrRecreate")
 REQUESTED = (("cpu", "memory"), ("cpu", "memory"), ("cpu",), ())
@@ -65,7 +65,7 @@ WORKLOADS = [
     ),
     Workload(name="agent", kind="DaemonSet", mode="InPlaceOrRecreate", restarts=True),
 ]
-MISHAPS = (
+FAULTS = (
     cluster_faults.trouble_for_the_updater,
     cluster_faults.trouble_for_the_updater,
     cluster_faults.trouble_for_its_watches,
@@ -91,13 +91,13 @@ MISHAPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the proof, of so many of a hundred cycles."""
+    """A part of the proof, with a share of its cycles in percent."""
 
     id: str
     share: int
     tolerance: float = 0.5
     event_driven: bool = False
-    checked: bool = False  # what evictions come to; a webhook gives new pods their resources
+    checked: bool = False  # outcomes of evictions; a webhook patches new pods
 
 
 PARTS = [
@@ -119,24 +119,23 @@ async def prove(clock: VirtualClock, part: Part, folder: Path) -> None:
         timeouts=Timeouts(in_progress=timedelta(minutes=5)),
         checks_outcomes=part.checked,
     )
-    mishaps_now = (*MISHAPS, *(cluster_faults.webhook_patches_nothing_for_a_while,) * part.checked)
+    faults = (*FAULTS, *(cluster_faults.webhook_patches_nothing_for_a_while,) * part.checked)
     where = folder if part.checked else None
-    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED, folder=where) as raging:
-        await raging.last(cycles, mishaps_now, pause=INTERVAL / 2)
-        done = [call for call in raging.log.calls if call.done_at is not None]
-        evicted = sum(call.kind == "eviction" for call in done)
-        restarted = sum(call.restarts for call in done)
-        refused = len(raging.log.calls) - len(done)
-        print(  # noqa: T201 - figures for who asks with -s
-            f"{part.id}: {cycles} cycles, {evicted} evictions, {restarted} resizes that restart, "
-            f"{len(done) - evicted - restarted} others, and {refused} that came to nothing"
+    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED, folder=where) as faulty:
+        await faulty.last(cycles, faults, pause=INTERVAL / 2)
+        completed = [call for call in faulty.log.calls if call.done_at is not None]
+        evicted = sum(call.kind == "eviction" for call in completed)
+        restarted = sum(call.restarts for call in completed)
+        refused = len(faulty.log.calls) - len(completed)
+        print(  # noqa: T201 - figures, shown with -s
+            f"{part.id}: {cycles} cycles, {evicted} evictions, {restarted} resizes with restarts, "
+            f"{len(completed) - evicted - restarted} others, and {refused} failed calls"
         )
         guarded = {one.name: one.guarded for one in WORKLOADS if one.guarded}
         min_replicas = {one.name: one.min_replicas for one in WORKLOADS}
         judge = Judge(part.tolerance, LAG, guarded, min_replicas, counts_lost=part.checked)
-        judge.check(raging.log.entries)
-        # A proof of nothing would be none. What thirty cycles hold is a matter of luck, though,
-        # and event-driven ones may be a second apart, so that little goes wrong.
+        judge.check(faulty.log.entries)
+        # Thirty cycles may have few calls, and event-driven ones may be only a second apart.
         if cycles >= FEW:
             assert evicted > cycles / 10
         if cycles >= MANY and not part.event_driven and not part.checked:
@@ -147,6 +146,6 @@ async def prove(clock: VirtualClock, part: Part, folder: Path) -> None:
 
 @pytest.mark.timeout(120 + CYCLES)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.id)
-def test_no_group_loses_more_than_it_tolerates(part: Part, tmp_path: Path) -> None:
-    print(f"seed {SEED}")  # noqa: T201 - to run it again
+def test_no_group_loses_more_pods_than_allowed(part: Part, tmp_path: Path) -> None:
+    print(f"seed {SEED}")  # noqa: T201 - to reproduce a failure
     virtual_time.run(lambda clock: prove(clock, part, tmp_path))

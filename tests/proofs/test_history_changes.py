@@ -1,4 +1,4 @@
-"""Whose history a recommendation is about: a live process and one that is restarted agree."""
+"""The workload whose history a recommendation uses, with and without restarts."""
 
 import json
 from datetime import datetime
@@ -20,7 +20,7 @@ async def two_workloads(stage: Stage) -> None:
 
 
 @ALL
-def test_x123_a_vpa_that_is_moved_to_another_workload_recommends_what_that_one_needs(
+def test_x123_a_vpa_with_another_target_recommends_for_that_workload(
     restarts: Restart,
 ) -> None:
     async def story(stage: Stage) -> None:
@@ -39,12 +39,12 @@ def test_x123_a_vpa_that_is_moved_to_another_workload_recommends_what_that_one_n
 
 
 @ALL
-def test_x123_a_vpa_that_is_made_anew_for_another_workload_inherits_nothing(
+def test_x123_a_recreated_vpa_for_another_workload_inherits_nothing(
     restarts: Restart,
 ) -> None:
     async def story(stage: Stage) -> None:
         await two_workloads(stage)
-        await stage.pass_by(3 * MINUTE)  # checkpoints were just collected
+        await stage.pass_by(3 * MINUTE)  # shortly after a garbage collection of checkpoints
         await stage.simulation.admin.delete(VPAS, "large", namespace=NAMESPACE)
         await stage.pass_by(2 * MINUTE)
         await stage.simulation.admin.create(
@@ -60,7 +60,7 @@ def test_x123_a_vpa_that_is_made_anew_for_another_workload_inherits_nothing(
 
 
 @ALL
-def test_q3_a_workload_that_is_made_anew_with_other_labels_keeps_its_history(
+def test_q3_a_recreated_workload_with_other_labels_keeps_its_history(
     restarts: Restart,
 ) -> None:
     async def story(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def test_q3_a_workload_that_is_made_anew_with_other_labels_keeps_its_history(
 
 
 @ALL
-def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew_within_a_minute(
+def test_x123_deleting_a_checkpoint_starts_a_new_history_within_a_minute(
     restarts: Restart,
 ) -> None:
     async def story(stage: Stage) -> None:
@@ -96,7 +96,7 @@ def test_x123_who_deletes_a_checkpoint_has_the_history_begin_anew_within_a_minut
         await stage.pass_by(61)
         for _ in range(3):
             assert await stage.cpu("web") == "126m"
-            assert await stage.simulation.target("web", "sidecar") == before, "its history stays"
+            assert await stage.simulation.target("web", "sidecar") == before, "its history is kept"
             await stage.restart()
             await stage.pass_by(2 * MINUTE)
         assert stage.stored("web-app")["status"]["totalSamplesCount"] < 60
@@ -117,7 +117,7 @@ def test_x124_the_first_samples_of_a_vpa_without_pods_are_stored_in_the_next_cyc
     play(story)
 
 
-def test_x124_an_oom_kill_is_stored_in_the_cycle_that_learns_of_it() -> None:
+def test_x124_an_oom_kill_is_stored_in_the_cycle_that_detects_it() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("oomer", cpu=100, memory=600)
         await stage.simulation.deploy("oomer")
@@ -139,7 +139,7 @@ def test_x124_an_oom_kill_is_stored_in_the_cycle_that_learns_of_it() -> None:
     play(story, Restart.KILLED)
 
 
-def test_x124_what_changed_is_stored_before_the_process_ends() -> None:
+def test_x124_changes_are_stored_before_the_process_ends() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=100)
         await stage.simulation.deploy("web")

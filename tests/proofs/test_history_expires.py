@@ -1,20 +1,14 @@
-"""X125: days without usage, in a process that lives on and in one that is restarted."""
+"""X125: days without usage, with and without restarts of the recommender."""
 
-import enum
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
+from restart_simulation import Restart
 from restarted_process import Shop, shop
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-
-
-class Restart(enum.StrEnum):
-    NEVER = "lives on"
-    STOPPED = "stopped"
-    KILLED = "killed"
 
 
 @pytest.fixture(params=list(Restart))
@@ -31,9 +25,9 @@ async def restart(report: Shop, restarts: Restart) -> None:
 
 @pytest.fixture
 async def report() -> AsyncIterator[Shop]:
-    """Two days of a report that uses much, beside another workload.
+    """Run a workload ``report`` with high usage for two days, beside another workload.
 
-    There is a cycle every half hour, and twenty samples are an interval of confidence.
+    There is a cycle every half hour, and a confidence interval is twenty samples.
     """
     interval = timedelta(minutes=20)
     async with shop(
@@ -49,7 +43,7 @@ async def report() -> AsyncIterator[Shop]:
         yield found
 
 
-async def test_what_was_recommended_stays_for_ten_idle_days_and_until_a_day_is_known(
+async def test_a_recommendation_is_kept_for_ten_idle_days_and_until_a_day_of_usage(
     report: Shop, restarts: Restart
 ) -> None:
     before = report.target("report")
@@ -59,8 +53,8 @@ async def test_what_was_recommended_stays_for_ten_idle_days_and_until_a_day_is_k
         assert report.target("report") == before
         await restart(report, restarts)
         await report.cycle()
-    told = report.condition("report", "StaleRecommendation")
-    assert told.startswith("app: the history of usage expired.")
+    condition = report.condition("report", "StaleRecommendation")
+    assert condition.startswith("app: the history of usage expired.")
     assert not report.condition("other", "StaleRecommendation")
     report.used["report"] = (100, 300)
     report.roll_out("report")
@@ -73,7 +67,9 @@ async def test_what_was_recommended_stays_for_ten_idle_days_and_until_a_day_is_k
     assert not report.condition("report", "StaleRecommendation")
 
 
-async def test_an_oom_kill_raises_memory_before_that(report: Shop, restarts: Restart) -> None:
+async def test_an_oom_kill_raises_memory_before_a_day_of_usage(
+    report: Shop, restarts: Restart
+) -> None:
     before = report.target("report")
     report.idle("report")
     await report.run(10 * DAY)

@@ -1,6 +1,6 @@
-"""A tenant who writes anything into any field stops no other tenant and no process.
+"""A tenant with random texts in any field affects no other tenant and no process.
 
-Ten thousand objects are `make proofs` (``HOSTILE_OBJECTS``); a failure prints the seed.
+``HOSTILE_OBJECTS`` sets the number of objects, 10,000 in ``make proofs``.
 """
 
 import asyncio
@@ -40,7 +40,6 @@ from synced_caches import following
 from three_components import Component, components, registered
 from workloads import NAMESPACE, deploy, prepare
 
-# The whole proof is `make proofs`: 10,000 objects.
 OBJECTS = int(os.environ.get("HOSTILE_OBJECTS", "300"))
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 ROUNDS = max(2, OBJECTS // 1000)
@@ -48,7 +47,7 @@ TENANT = "tenant"
 INTERVAL = timedelta(minutes=1)
 REPLICAS = 3
 TIME_TO_SETTLE = 6 * INTERVAL
-TOO_LITTLE = {"cpu": "50m", "memory": "64Mi"}
+SMALL = {"cpu": "50m", "memory": "64Mi"}
 SCENARIO = parse_scenario("""
 nodes: [{count: 2, cpu: 64, memory: 256Gi}]
 timing: {heartbeat: 60s, memory-check: 60s}
@@ -59,19 +58,19 @@ usage:
     memory: 600Mi
 """)
 LOGGERS = ("recommender", "updater", "admission", "common", "asyncio")
-UNSHOWN = re.compile(
+CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 LONGEST = 2048 + len("… (1000000 more characters)")
 
 
-class LogRules(logging.Handler):
-    """Formats what our components log as they would, and keeps what breaks a rule."""
+class LogChecker(logging.Handler):
+    """A handler that formats all log records, and keeps those that break a rule."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.seen = 0
-        self.broken: list[str] = []
+        self.violations: list[str] = []
         self.traces: list[str] = []
         self._text, self._json = TextFormatter(), JsonFormatter()
 
@@ -83,13 +82,13 @@ class LogRules(logging.Handler):
         first, *others = text.split("\n")
         problems = {
             "several lines": bool(others) and not record.exc_info,
-            "control characters": bool(UNSHOWN.search(text.replace("\n", ""))),
-            "control characters in JSON": bool(UNSHOWN.search(line)),
+            "control characters": bool(CONTROL_CHARACTERS.search(text.replace("\n", ""))),
+            "control characters in JSON": bool(CONTROL_CHARACTERS.search(line)),
             "a long value": any(map(_is_long, json.loads(line).items())),
         }
         found = [problem for problem, is_there in problems.items() if is_there]
         if found:
-            self.broken.append(f"{found}: {first[:500]!r}")
+            self.violations.append(f"{found}: {first[:500]!r}")
 
 
 def _is_long(pair: tuple[str, Any]) -> bool:
@@ -98,25 +97,25 @@ def _is_long(pair: tuple[str, Any]) -> bool:
 
 
 @contextmanager
-def log_rules() -> Iterator[LogRules]:
-    """Check every line of our components, down to those for debugging."""
-    rules, loggers = LogRules(), [logging.getLogger(name) for name in LOGGERS]
+def log_checker() -> Iterator[LogChecker]:
+    """Check every line of our components, debug lines included."""
+    checker, loggers = LogChecker(), [logging.getLogger(name) for name in LOGGERS]
     for each in loggers:
-        each.addHandler(rules)
+        each.addHandler(checker)
         each.setLevel(logging.DEBUG)
         each.propagate = False
     try:
-        yield rules
+        yield checker
     finally:
         for each in loggers:
             each.setLevel(logging.NOTSET)
             each.propagate = True
-            each.removeHandler(rules)
+            each.removeHandler(checker)
 
 
 @dataclass(slots=True)
-class Stored:
-    """What became of the objects that were sent, by kind."""
+class Requests:
+    """The objects that were stored or refused, by kind."""
 
     objects: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
@@ -125,7 +124,7 @@ class Stored:
 
     @property
     def count(self) -> int:
-        """Return how many objects were stored."""
+        """Return the number of stored objects."""
         return sum(self.objects.values())
 
     async def send(self, client: KubeClient, one: Hostile, namespace: str) -> None:
@@ -162,8 +161,8 @@ def _count(counts: dict[str, int], kind: str) -> None:
 
 
 @dataclass
-class Neighbours:
-    """The well-behaved workloads of another namespace, and when each was recommended what."""
+class OtherTenant:
+    """The ordinary workloads of another namespace, and the times of their recommendations."""
 
     clock: VirtualClock
     pods: Cache[Pod] = field(init=False)
@@ -190,7 +189,7 @@ class Neighbours:
         return dict(app.target)
 
     def requests(self, name: str) -> list[dict[str, Any]]:
-        """Return what the pods of a workload request that are there to stay."""
+        """Return the requests of a workload's pods that aren't being deleted."""
         found = []
         for pod in self.pods.in_namespace(NAMESPACE):
             resources = pod.spec.containers[0].resources
@@ -210,12 +209,12 @@ class Neighbours:
         return max(b - a for a, b in pairwise(times))
 
 
-async def victims(client: KubeClient, namespace: str) -> None:
-    """Create a namespace of the tenant with workloads that really run."""
+async def create_workloads(client: KubeClient, namespace: str) -> None:
+    """Create a namespace of the tenant with running workloads."""
     await client.create(NAMESPACES.as_dicts(), {"metadata": {"name": namespace}})
     for name in VICTIMS:
         labels = {"app": name}
-        container = {"name": "app", "image": "app", "resources": {"requests": TOO_LITTLE}}
+        container = {"name": "app", "image": "app", "resources": {"requests": SMALL}}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
         body = {"metadata": {"name": name}, "spec": spec}
@@ -231,12 +230,12 @@ class Tenant:
 
     client: KubeClient
     random: Random
-    stored: Stored = field(default_factory=Stored)
+    stored: Requests = field(default_factory=Requests)
     _objects: HostileObjects = field(init=False)
     _number: int = 0
 
     async def move(self, namespace: str) -> None:
-        await victims(self.client, namespace)
+        await create_workloads(self.client, namespace)
         self._objects = HostileObjects(random=self.random, namespace=namespace, number=self._number)
 
     async def attack(self, count: int) -> None:
@@ -245,9 +244,9 @@ class Tenant:
         self._number = self._objects.number
 
 
-async def live(clock: VirtualClock, folder: Path, rules: LogRules) -> None:
+async def run_rounds(clock: VirtualClock, folder: Path, checker: LogChecker) -> None:
     metrics: set[str] = set()
-    neighbours = Neighbours(clock)
+    other_tenant = OtherTenant(clock)
     async with (
         running_cluster(SCENARIO, clock=clock) as cluster,
         cluster.client("test") as client,
@@ -258,10 +257,10 @@ async def live(clock: VirtualClock, folder: Path, rules: LogRules) -> None:
         part = OBJECTS // (2 * ROUNDS)
         run = partial(components, cluster, clock, folder)
         await tenant.move(f"{TENANT}-0")
-        await tenant.attack(part)  # what the processes find when they start
+        await tenant.attack(part)  # before the processes start
         async with (
             run(names=("recommender", "updater")) as others,
-            following(neighbours.follow(client)),
+            following(other_tenant.follow(client)),
         ):
             for number in range(ROUNDS):
                 name = f"shop-{number}"
@@ -270,29 +269,29 @@ async def live(clock: VirtualClock, folder: Path, rules: LogRules) -> None:
                     await tenant.attack(part)  # without a webhook
                 async with run(names=("admission",)) as hooks:
                     await registered(client)
-                    await deploy(client, name, replicas=REPLICAS, requests=TOO_LITTLE)
+                    await deploy(client, name, replicas=REPLICAS, requests=SMALL)
                     await tenant.attack(part)
                     await asyncio.sleep(TIME_TO_SETTLE.total_seconds())
-                    metrics |= await all_are_healthy((*others, *hooks))
+                    metrics |= await check_components((*others, *hooks))
                     for each in range(number + 1):
-                        check(neighbours, f"shop-{each}")
-                report = f"{tenant.stored.count} objects, longest wait {neighbours.longest}"
+                        check_workload(other_tenant, f"shop-{each}")
+                report = f"{tenant.stored.count} objects, longest wait {other_tenant.longest}"
                 print(f"round {number}: {report}")  # noqa: T201 - shown with -s
-    print(f"{tenant.stored}, {rules.seen} lines")  # noqa: T201 - with -s, and when it fails
+    print(f"{tenant.stored}, {checker.seen} lines")  # noqa: T201 - with -s, and when it fails
     assert tenant.stored.count > OBJECTS * 0.6
-    assert not rules.traces, rules.traces[:5]
-    assert not errors_of(metrics)
-    assert not rules.broken, rules.broken[:5]
+    assert not checker.traces, checker.traces[:5]
+    assert not object_errors(metrics)
+    assert not checker.violations, checker.violations[:5]
 
 
-def check(neighbours: Neighbours, name: str) -> None:
-    """Check that the others' recommendations are refreshed, and that their pods get them."""
-    assert neighbours.longest_wait(name) <= 2 * INTERVAL, name
-    assert neighbours.requests(name) == [neighbours.target(name)] * REPLICAS, name
+def check_workload(other_tenant: OtherTenant, name: str) -> None:
+    """Check that the recommendation is refreshed, and that the pods get it."""
+    assert other_tenant.longest_wait(name) <= 2 * INTERVAL, name
+    assert other_tenant.requests(name) == [other_tenant.target(name)] * REPLICAS, name
 
 
-async def all_are_healthy(started: Sequence[Component]) -> set[str]:
-    """Check that every process is there and healthy; return all metrics, line by line."""
+async def check_components(started: Sequence[Component]) -> set[str]:
+    """Check that every process runs and is healthy; return the lines of all metrics."""
     pages = []
     for one in started:
         assert not one.task.done(), one.name
@@ -304,12 +303,14 @@ async def all_are_healthy(started: Sequence[Component]) -> set[str]:
     return set("".join(pages).splitlines())
 
 
-def errors_of(metrics: Collection[str]) -> list[str]:
-    """Return the counters of objects that were left out after an unexpected error."""
+def object_errors(metrics: Collection[str]) -> list[str]:
+    """Return the counters of objects that were skipped after an unexpected error."""
     return [line for line in metrics if re.match(r"vpa_\w+_object_errors_total\{", line)]
 
 
 @pytest.mark.timeout(1800)
-def test_random_texts_in_every_field_cost_the_others_nothing(tmp_path: Path) -> None:
-    with log_rules() as rules:
-        virtual_time.run(lambda clock: live(clock, tmp_path, rules), epoch=SystemClock().now())
+def test_random_texts_in_every_field_do_not_affect_other_tenants(tmp_path: Path) -> None:
+    with log_checker() as checker:
+        virtual_time.run(
+            lambda clock: run_rounds(clock, tmp_path, checker), epoch=SystemClock().now()
+        )

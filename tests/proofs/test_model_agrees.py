@@ -1,8 +1,7 @@
-"""The model and a plain re-statement of the specification agree, whatever is fed to them.
+"""The recommender's model agrees with ``reference_model``, the specification in plain Python.
 
-Random streams of pods, samples, OOM kills, evictions, changes of labels and of VPAs, garbage
-collection and restarts go through the process' own parts and, one by one, through
-``reference_model``. ``MODEL_STREAMS=500 make proofs`` runs more of them; ``PROOF_SEED`` others.
+Both receive random streams of pods, samples, OOM kills, evictions, changes of labels and of VPAs,
+garbage collections and restarts. ``MODEL_STREAMS`` and ``PROOF_SEED`` set their number and seed.
 """
 
 import math
@@ -35,15 +34,15 @@ KINDS = frozenset(
 TOLERANCE = 1e-9  # relative, as in the golden data
 FRACTIONS = (0.0, 0.5, 0.9, 0.95, 1.0)
 NEARBY = timedelta(hours=2)
-INNER = (0.5, 0.9, 0.95)  # the ends depend on what is dust at the reference time
+INNER = (0.5, 0.9, 0.95)  # the extremes depend on weights below epsilon at the reference time
 
 
 class Comparison:
-    """Compares what is known, and tells where it differs."""
+    """A comparison of the process with the reference model."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.clean = True  # whether what would be saved hangs on no last bit
+        self.exact = True  # saved values don't depend on rounding errors
 
     def check(self) -> None:
         stream = self.stream
@@ -51,10 +50,10 @@ class Comparison:
         for key in stream.specs:
             usage, plain = stream.process.usage, stream.plain
             assert usage.pod_count(key) == plain.pod_count(key), key
-            self._merged(key)
-            self._checkpoints(key)
+            self._check_merged(key)
+            self._check_checkpoints(key)
 
-    def _merged(self, key: VpaKey) -> None:
+    def _check_merged(self, key: VpaKey) -> None:
         ours, theirs = self.stream.process.merged(key), self.stream.plain.merged(key)
         assert ours.keys() == theirs.keys(), key
         for name, (table, row) in ours.items():
@@ -66,13 +65,14 @@ class Comparison:
                 ("cpu", table.cpu, plain.cpu),
                 ("memory", table.memory, plain.memory),
             ):
-                self._histogram((*where, resource), histograms, row, histogram)
+                self._check_histogram((*where, resource), histograms, row, histogram)
 
-    def _dust(self, where: tuple[str, ...], *, shifted: bool) -> float:
-        """What the order of things decides (Q21): some of them drop what weighs less than epsilon.
+    def _order_tolerance(self, where: tuple[str, ...], *, shifted: bool) -> float:
+        """Return the weight that depends on the order of operations (Q21).
 
-        A shift does, where a histogram has to be merged, or compared, with another. So does a
-        subtraction, which may come before or after a measurement of another pod in one answer.
+        Some operations drop weights below epsilon: the shift of a histogram before it is merged
+        or compared with another one, and a subtraction, which may be before or after a sample of
+        another pod in the same response.
         """
         namespace, vpa, container, resource = where
         key = VpaKey(namespace, vpa)
@@ -87,16 +87,16 @@ class Comparison:
         usage = self.stream.process.usage
         table = usage.aggregates.cpu if resource == "cpu" else usage.aggregates.memory
         rows = [row for one in usage.groups(key) if one.container == container for row in one.rows]
-        light = sum(_light(weight for one in plain for weight in one.weights.values()))
-        light += sum(_light(table.weights[rows].flat))
+        light = sum(_light_weights(weight for one in plain for weight in one.weights.values()))
+        light += sum(_light_weights(table.weights[rows].flat))
         unlike = shifted or len({one.ref for one in plain}) > 1
         return light + (EPSILON * len(parts) if unlike else 0.0)
 
-    def _histogram(
+    def _check_histogram(
         self, where: tuple[str, ...], table: Histograms, row: int, plain: Histogram
     ) -> None:
         mine, other = self._factors(where, _time(int(table.reference[row])), plain)
-        close = TOLERANCE * max(plain.total * other, EPSILON) + self._dust(
+        close = TOLERANCE * max(plain.total * other, EPSILON) + self._order_tolerance(
             where, shifted=mine != other
         )
         assert abs(table.total[row] * mine - plain.total * other) <= close, where
@@ -106,7 +106,7 @@ class Comparison:
         for bucket in range(len(weights)):
             assert abs(weights[bucket] - wanted.get(bucket, 0.0)) <= close, where
         if plain.total * other <= close or plain.empty:
-            return  # dust
+            return  # all weights may depend on the order
         fractions = FRACTIONS if mine == other else INNER
         found = table.percentiles(rows, fractions)[0].tolist()
         sums = [one * other for one in plain.sums()]
@@ -118,11 +118,11 @@ class Comparison:
     def _factors(
         self, where: tuple[str, ...], reference: datetime, plain: Histogram
     ) -> tuple[float, float]:
-        """What our weights, and those of the plain model, are worth at the younger reference.
+        """Return the factors that scale our weights, and the plain model's, to the later reference.
 
-        The first sample of a histogram sets it. Of those that come in one answer ours may take
-        another for the first, where a pod is in it twice (with times within two hours). After a
-        restart the first is one of the windows that go on, whichever.
+        The first sample of a histogram sets its reference. If a pod is in one response twice, with
+        times within two hours, the two may take another sample as the first one. After a restart
+        the first is any of the continued windows.
         """
         apart, stream = abs(reference - plain.ref), self.stream
         is_any = stream.retires or stream.done["window goes on"]
@@ -133,27 +133,29 @@ class Comparison:
         )
         return mine, other
 
-    def _checkpoints(self, key: VpaKey) -> None:
+    def _check_checkpoints(self, key: VpaKey) -> None:
         stream = self.stream
         ours = stream.process.checkpoints(key)
         whole, theirs = stream.plain.merged(key), stream.plain.checkpoints(key, stream.now)
         assert ours.keys() == theirs.keys()
         for name, status in ours.items():
             plain = theirs[name]
-            self._status((*key, name), status, plain)
+            self._check_status((*key, name), status, plain)
             for resource, saved, histogram, before in (
                 ("cpu", status.cpu_histogram, plain.cpu, whole[name].cpu),
                 ("memory", status.memory_histogram, plain.memory, whole[name].memory),
             ):
                 assert saved is not None
-                self._saved((*key, name, resource), saved, histogram, before)
+                self._check_saved((*key, name, resource), saved, histogram, before)
 
-    def _status(self, where: tuple[str, ...], status: CheckpointStatus, plain: Aggregate) -> None:
+    def _check_status(
+        self, where: tuple[str, ...], status: CheckpointStatus, plain: Aggregate
+    ) -> None:
         assert status.total_samples_count == plain.samples, where
         assert (status.first_sample_start or ZERO) == _whole(plain.first_sample), where
         assert (status.last_sample_start or ZERO) == _whole(plain.last_sample), where
 
-    def _saved(
+    def _check_saved(
         self,
         where: tuple[str, ...],
         saved: HistogramCheckpoint,
@@ -161,33 +163,33 @@ class Comparison:
         before: Histogram,
     ) -> None:
         mine, other = self._factors(where, saved.reference_timestamp or ZERO, plain)
-        dust = self._dust(where, shifted=mine != other)
+        tolerance_of_order = self._order_tolerance(where, shifted=mine != other)
         left = plain.total * other
-        close = TOLERANCE * max(before.total * other, EPSILON) + dust
+        close = TOLERANCE * max(before.total * other, EPSILON) + tolerance_of_order
         assert abs(saved.total_weight * mine - left) <= close, where
-        if left <= max(1e-6 * before.total * other, dust):
-            # All was taken back; what is left, if anything, is the error of the subtraction.
-            self.clean &= plain.total == saved.total_weight == 0
+        if left <= max(1e-6 * before.total * other, tolerance_of_order):
+            # All was subtracted; the rest is its rounding error.
+            self.exact &= plain.total == saved.total_weight == 0
             return
         wanted = plain.save()
         weights = {int(bucket): n for bucket, n in saved.bucket_weights.items()}
         relative = plain.relative()
         heaviest = max(plain.weights.values(), default=0.0) * other
-        if not heaviest:  # each of the weights was dust, and their sum is not
+        if not heaviest:  # only the sum of the weights was above epsilon
             assert weights == wanted, where
             return
-        unsure = 10_000 * dust / heaviest + 1e-6
+        unsure = 10_000 * tolerance_of_order / heaviest + 1e-6
         for bucket in weights.keys() | wanted.keys():
             off = abs(weights.get(bucket, 0) - relative.get(bucket, 0.0))
             assert off <= 0.5 + unsure, (*where, str(bucket))
-        self.clean &= weights == wanted and mine == other
+        self.exact &= weights == wanted and mine == other
 
 
 def _time(value: int) -> datetime:
     return moment(value) or ZERO
 
 
-def _light(weights: Iterable[float]) -> list[float]:
+def _light_weights(weights: Iterable[float]) -> list[float]:
     return [one for one in weights if 0.0 < one < EPSILON]
 
 
@@ -197,16 +199,16 @@ def _whole(time: datetime) -> datetime:
 
 @pytest.mark.timeout(120 + STREAMS)
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_the_model_is_what_the_specification_says(part: int) -> None:
-    happened: Counter[str] = Counter()
+async def test_the_model_agrees_with_the_specification(part: int) -> None:
+    events: Counter[str] = Counter()
     for seed in range(SEED * 100_000 + part, SEED * 100_000 + STREAMS, PARTS):
-        print(f"stream {seed}")  # noqa: T201 - to run it again
+        print(f"stream {seed}")  # noqa: T201 - to reproduce a failure
         stream = Stream(seed)
         for number in range(CYCLES):
             comparison = Comparison(stream)
             await stream.cycle()
             comparison.check()
-            if comparison.clean and number % 20 == 13:
+            if comparison.exact and number % 20 == 13:
                 await stream.restart()
-        happened.update(stream.done)
-    assert happened.keys() >= KINDS or STREAMS < 24
+        events.update(stream.done)
+    assert events.keys() >= KINDS or STREAMS < 24

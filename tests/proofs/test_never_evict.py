@@ -1,4 +1,4 @@
-"""The never-evict proof: in mode InPlace no pod is evicted, whatever goes wrong."""
+"""In mode InPlace no pod is evicted, with random faults of cluster and updater."""
 
 import asyncio
 import os
@@ -22,15 +22,15 @@ from faulty_cluster import (
 )
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
 
-# The whole proof is `make proofs`: 1,000 cycles.
+# 1,000 in ``make proofs``.
 CYCLES = int(os.environ.get("PROOF_CYCLES", "30"))
 SEED = int(os.environ.get("PROOF_SEED", "1"))
 REQUESTED = (("cpu", "memory"), ("cpu", "memory"), ("cpu",), ())
 POD_LEVEL = ((), (), (), ("requests",), ("limits",), ("requests", "limits"))
-QUIET = 45  # cycles: longer than the longest back-off, 32 intervals
+QUIET = 45  # cycles; longer than the longest backoff, 32 intervals
 WORKLOADS = [
     Workload(
         name=f"shop-{number}",
@@ -42,7 +42,7 @@ WORKLOADS = [
     )
     for number in range(40)
 ]
-MISHAPS = (
+FAULTS = (
     cluster_faults.trouble_for_the_updater,
     cluster_faults.trouble_for_the_updater,
     cluster_faults.trouble_for_its_watches,
@@ -67,7 +67,7 @@ MISHAPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the proof, of so many of a hundred cycles."""
+    """A part of the proof, with a share of its cycles in percent."""
 
     id: str
     share: int
@@ -88,69 +88,69 @@ async def prove(clock: VirtualClock, part: Part) -> None:
         features=FeatureGates(in_place=True),
         disruption=DisruptionPolicy(),
     )
-    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED) as raging:
-        await raging.last(cycles, MISHAPS, pause=INTERVAL / 2)
-        await raging.calm()
-        targets = await last_words(raging)
+    async with faulty_cluster(WORKLOADS, rules, clock, seed=SEED) as faulty:
+        await faulty.last(cycles, FAULTS, pause=INTERVAL / 2)
+        await faulty.calm()
+        targets = await set_last_targets(faulty)
         await asyncio.sleep(QUIET * INTERVAL)
 
-        counts = raging.cluster.api.audit.counts()
+        counts = faulty.cluster.api.audit.counts()
         assert not [one for one in counts if one["subresource"] == "eviction"]
-        assert set(raging.log.others) <= {
+        assert set(faulty.log.others) <= {
             ("patch", "pods"),
             ("create", "events"),
             ("patch", "events"),
         }
-        done = [call for call in raging.log.calls if call.done_at is not None]
-        refused = len(raging.log.calls) - len(done)
-        figures = f"{cycles} cycles, {len(done)} resizes, and {refused} that came to nothing"
-        print(f"{part.id}: {figures}")  # noqa: T201 - figures for who asks with -s
-        assert len(done) > cycles
+        completed = [call for call in faulty.log.calls if call.done_at is not None]
+        refused = len(faulty.log.calls) - len(completed)
+        figures = f"{cycles} cycles, {len(completed)} resizes, and {refused} failed calls"
+        print(f"{part.id}: {figures}")  # noqa: T201 - figures, shown with -s
+        assert len(completed) > cycles
         assert refused > cycles / (20 if part.event_driven else 10)
-        assert any(call.restarts for call in done)
-        Judge(rules.disruption.tolerance_fraction, LAG).check(raging.log.entries)
-        converged(raging, targets)
+        assert any(call.restarts for call in completed)
+        Judge(rules.disruption.tolerance_fraction, LAG).check(faulty.log.entries)
+        check_targets(faulty, targets)
 
 
-async def last_words(raging: FaultyCluster) -> dict[str, int]:
-    """The last targets in millicores, by workload: less than ever, or more than a node has.
+async def set_last_targets(faulty: FaultyCluster) -> dict[str, int]:
+    """Set targets below all earlier ones or above any node, in millicores by workload.
 
-    Whoever restarts for a resize has no trouble any more: a pod that is stuck in between takes up
-    the budget of its group, and the others would rightly wait for it.
+    End the kubelet faults of pods that restart for a resize: a pod whose resize never completes
+    uses up the budget of its group, and the updater would correctly not resize the others.
     """
-    for name in raging.names():
-        told = raging.kubelet_fault(name)
-        if told == "infeasible" or (told and raging.workload_of(name).restarts):
-            await raging.annotate(name, {KUBELET_FAULT: None})
+    for name in faulty.names():
+        fault = faulty.kubelet_fault(name)
+        if fault == "infeasible" or (fault and faulty.workload_of(name).restarts):
+            await faulty.annotate(name, {KUBELET_FAULT: None})
     targets = {}
     for one in WORKLOADS:
-        targets[one.name] = 20_000 if raging.rng.random() < 0.2 else raging.rng.randrange(20, 40)
-        await raging.recommend(one.name, targets[one.name], raging.rng.randrange(20, 40))
+        targets[one.name] = 20_000 if faulty.rng.random() < 0.2 else faulty.rng.randrange(20, 40)
+        await faulty.recommend(one.name, targets[one.name], faulty.rng.randrange(20, 40))
     return targets
 
 
-def converged(raging: FaultyCluster, targets: dict[str, int]) -> None:
-    """Every pod that can has what is recommended for it."""
+def check_targets(faulty: FaultyCluster, targets: dict[str, int]) -> None:
+    """Check that each pod has its target, unless no node can hold it."""
     waiting, late = [], []
-    for state in raging.log.pods:
-        one = raging.workload_of(state.name)
+    for state in faulty.log.pods:
+        one = faulty.workload_of(state.name)
         if not one.requested and not one.pod_level:
             continue  # a request would change its QoS class
         target = targets[one.name]
         if state.waits:
             waiting.append(f"{state.name}: {state.waits}")
-        elif target <= CPU * 1000 and _cpu_of(state) != f"{target}m":
+        elif target <= CPU * 1000 and _cpu_request(state) != f"{target}m":
             late.append(f"{state.name}: {state.wanted}, and not {target}m")
     assert not late, "\n".join(late)
-    assert len(waiting) < len(raging.log.pods) / 2
+    assert len(waiting) < len(faulty.log.pods) / 2
 
 
-def _cpu_of(state: PodState) -> str:
+def _cpu_request(state: PodState) -> str:
     return str(state.wanted["app"].get("requests", {}).get("cpu", ""))
 
 
 @pytest.mark.timeout(120 + CYCLES)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.id)
-def test_no_pod_is_ever_evicted_in_mode_in_place(part: Part) -> None:
-    print(f"seed {SEED}")  # noqa: T201 - to run it again
+def test_no_pod_is_evicted_in_mode_in_place(part: Part) -> None:
+    print(f"seed {SEED}")  # noqa: T201 - to reproduce a failure
     virtual_time.run(lambda clock: prove(clock, part))

@@ -1,7 +1,7 @@
-"""The recommender in trouble: it goes on, loses no history, says so once, and counts.
+"""Faults around the recommender: it continues, loses no history, and logs and counts the fault.
 
-Each test compares what is recommended after two hours with a twin that had no trouble. Usage is
-high in the first half hour and low from then on: a target tells whether that is still known.
+Each test compares the targets after two hours with those of a run without a fault. Usage is high
+in the first half hour and low afterwards, so the targets show if that history was kept.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.kubelet.usage import Usage
 from sandbox.virtual_time import EPOCH, VirtualClock
 
-pytestmark = pytest.mark.timeout(180)  # some seconds, but more while coverage is measured
+pytestmark = pytest.mark.timeout(180)  # some seconds, but longer with coverage
 BUSY = timedelta(minutes=30)
-BEGIN, END = 35 * 60.0, 115 * 60.0  # of the trouble at the earliest, and of the test
+BEGIN, END = 35 * 60.0, 115 * 60.0  # seconds; of the fault at the earliest, and of the test
 HOUR = 3600.0
-BEGINNING = "the trouble begins"
+FAULT_BEGINS = "the fault begins"
 AGENT = "vpa-recommender*"
 Targets = Mapping[tuple[str, str], Mapping[str, Any]]
-Trouble = Callable[[RecommenderSimulation, Replica], Awaitable[None]]
+Fault = Callable[[RecommenderSimulation, Replica], Awaitable[None]]
 
 
-def busy_at_first(clock: VirtualClock) -> UsageOf:
+def usage_of(clock: VirtualClock) -> UsageOf:
     def usage(_workload: str, container: str) -> Usage:
         if clock.now() < EPOCH + BUSY:
             return Usage(cpu_millicores=800, memory_bytes=1500 * MEBI)
@@ -59,8 +59,8 @@ def busy_at_first(clock: VirtualClock) -> UsageOf:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """What there is in the end."""
+class Result:
+    """Targets and metrics at the end."""
 
     targets: Targets
     samples: Sequence[Sample]
@@ -69,59 +69,57 @@ class Ended:
         return total(self.samples, name, **labels)
 
 
-def lived_through(trouble: Trouble, **settings: Any) -> Ended:
-    """Two hours with a recommender, and what is true after them."""
+def run_with(fault: Fault, **settings: Any) -> Result:
+    """Run a recommender with a fault for two hours."""
 
-    async def main(clock: VirtualClock) -> Ended:
+    async def main(clock: VirtualClock) -> Result:
         with tempfile.TemporaryDirectory() as folder:
-            async with running_simulation(
-                clock, Path(folder), usage=busy_at_first(clock)
-            ) as simulation:
+            async with running_simulation(clock, Path(folder), usage=usage_of(clock)) as simulation:
                 for name in ("web", "db"):
                     await simulation.deploy(name)
                 replica = simulation.replica(**settings)
                 replica.start()
                 await asyncio.sleep(BEGIN)
-                logging.getLogger("recommender").info(BEGINNING)
-                await trouble(simulation, replica)
+                logging.getLogger("recommender").info(FAULT_BEGINS)
+                await fault(simulation, replica)
                 await asyncio.sleep(END - asyncio.get_running_loop().time())
                 alive = [one for one in simulation.replicas if one.lives]
-                return Ended(targets=await simulation.targets(), samples=await alive[0].samples())
+                return Result(targets=await simulation.targets(), samples=await alive[0].samples())
 
     return virtual_time.run(main)
 
 
 @functools.cache
 def undisturbed() -> Targets:
-    async def nothing(_town: RecommenderSimulation, _replica: Replica) -> None:
-        """Nothing happens."""
+    async def nothing(_simulation: RecommenderSimulation, _replica: Replica) -> None:
+        """Inject no fault."""
 
-    return lived_through(nothing).targets
+    return run_with(nothing).targets
 
 
-Told = Callable[[], list[str]]
+LogLines = Callable[[], list[str]]
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """What the recommender says from the beginning of the trouble on."""
+def log_lines(caplog: pytest.LogCaptureFixture) -> LogLines:
+    """Return the recommender's log messages since the beginning of the fault."""
     undisturbed()
     caplog.set_level(logging.INFO)
 
     def lines() -> list[str]:
         said = [one for one in caplog.records if one.name.startswith(("recommender", "common"))]
         messages = [one.getMessage() for one in said]
-        return messages[messages.index(BEGINNING) + 1 :]
+        return messages[messages.index(FAULT_BEGINS) + 1 :]
 
     return lines
 
 
-def test_the_busy_hour_shows() -> None:
+def test_targets_without_a_fault_include_the_busy_half_hour() -> None:
     for target in undisturbed().values():
         assert target == {"cpu": "920m", "memory": "1836551791"}
 
 
-# What it says
+# Log messages
 
 AWAY, BACK = "API server unreachable, trying again until it is back", "API server reachable again"
 SILENT = "nothing is written until the caches follow the API server again"
@@ -132,161 +130,161 @@ NO_STATUS, NO_CHECKPOINT = "status not written", "checkpoint not written"
 STATUSES, CHECKPOINTS_AGAIN = "every status is written again", "every checkpoint is written again"
 NO_USAGE, USAGE = "no usage", "usage is there again"
 LESS = "checkpoint would have known less, what is stored was kept with it"
-CACHES = 11  # resources that are followed
+CACHES = 11  # watched resources
 
 
-def one_of_each(
-    lines: Sequence[str], *once: str, several: Mapping[str, int] = MappingProxyType({})
+def logged_once(
+    lines: Sequence[str], *once: str, allowed: Mapping[str, int] = MappingProxyType({})
 ) -> bool:
-    """Whether these lines were said once each, and of ``several`` no more than so many."""
+    """Return True if each line occurs once, and those in ``allowed`` at most that many times."""
     said = Counter(lines)
     return all(said.pop(line, 0) == 1 for line in once) and all(
-        count <= several.get(line, 0) for line, count in said.items()
+        count <= allowed.get(line, 0) for line, count in said.items()
     )
 
 
 # The API server
 
 
-def test_an_api_server_that_restarts(told: Told) -> None:
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+def test_an_outage_of_the_api_server(log_lines: LogLines) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         await simulation.stop_api_server()
         await asyncio.sleep(300)
         await simulation.start_api_server()
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(told(), AWAY, SILENT, BACK, GOES_ON, several={TOO_OLD: CACHES})
-    assert ended.counted("cycles_without_writes_total") >= 5
-    assert ended.counted("failed_reads_total", reason="Unreachable") >= CACHES
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(log_lines(), AWAY, SILENT, BACK, GOES_ON, allowed={TOO_OLD: CACHES})
+    assert result.counted("cycles_without_writes_total") >= 5
+    assert result.counted("failed_reads_total", reason="Unreachable") >= CACHES
 
 
-def test_what_was_seen_is_too_old_410(told: Told) -> None:
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+def test_a_resource_version_that_is_too_old_410(log_lines: LogLines) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         await simulation.stop_api_server()
         for name in simulation.workloads:
             simulation.roll_out(name)
         await simulation.start_api_server(forgetful=True)
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    lines = [line for line in told() if line not in (AWAY, BACK, SILENT, GOES_ON)]
-    assert one_of_each(lines, several={TOO_OLD: CACHES})
-    assert ended.counted("failed_reads_total", reason="Expired") == CACHES
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    lines = [line for line in log_lines() if line not in (AWAY, BACK, SILENT, GOES_ON)]
+    assert logged_once(lines, allowed={TOO_OLD: CACHES})
+    assert result.counted("failed_reads_total", reason="Expired") == CACHES
 
 
-def test_watches_that_break(told: Told) -> None:
-    """Every twenty seconds, for an hour."""
+def test_broken_watches(log_lines: LogLines) -> None:
+    """Watches break every twenty seconds for an hour."""
 
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
-        simulation.api.faults.add(wrong(Effect(watch_cut=20.0), verb="watch"))
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        simulation.api.faults.add(api_fault(Effect(watch_cut=20.0), verb="watch"))
         await simulation.stop_api_server()
         await simulation.start_api_server()
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert len(told()) < 30  # of 1,800 watches
-    assert set(told()) <= {AWAY, BACK, SILENT, GOES_ON, TOO_OLD}
-    assert ended.counted("failed_reads_total", reason="Unreachable") > 500
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert len(log_lines()) < 30  # of 1,800 watches
+    assert set(log_lines()) <= {AWAY, BACK, SILENT, GOES_ON, TOO_OLD}
+    assert result.counted("failed_reads_total", reason="Unreachable") > 500
 
 
-def wrong(effect: Effect, **calls: str) -> ApiFault:
+def api_fault(effect: Effect, **calls: str) -> ApiFault:
     return ApiFault(calls=Calls(user_agent=AGENT, **calls), effect=effect, end=HOUR)
 
 
-def test_writes_that_come_too_often_429(told: Told) -> None:
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+def test_throttled_writes_429(log_lines: LogLines) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         effect = Effect(refuse=Refusal.OVERLOADED, retry_after=30)
-        simulation.api.faults.add(wrong(effect, verb="patch"))
+        simulation.api.faults.add(api_fault(effect, verb="patch"))
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(told(), NO_STATUS, NO_CHECKPOINT, STATUSES, CHECKPOINTS_AGAIN)
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(log_lines(), NO_STATUS, NO_CHECKPOINT, STATUSES, CHECKPOINTS_AGAIN)
     for kind in ("status", "checkpoint"):
-        assert ended.counted("failed_writes_total", kind=kind, reason="TooManyRequests") > 50
+        assert result.counted("failed_writes_total", kind=kind, reason="TooManyRequests") > 50
 
 
-def test_reads_that_come_too_often_429(told: Told) -> None:
-    """The list of pods cannot be had for an hour, and what was seen before is too old."""
+def test_throttled_reads_429(log_lines: LogLines) -> None:
+    """Pods can't be listed for an hour, and the old resource version is gone."""
 
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         effect = Effect(refuse=Refusal.OVERLOADED, retry_after=30)
-        simulation.api.faults.add(wrong(effect, resource="pods", group="core"))
+        simulation.api.faults.add(api_fault(effect, resource="pods", group="core"))
         await simulation.stop_api_server()
         simulation.roll_out("web")
         await simulation.start_api_server(forgetful=True)
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    lines = [line for line in told() if line not in (AWAY, BACK, TOO_OLD)]
-    assert one_of_each(lines, UNFOLLOWED, SILENT, FOLLOWED, GOES_ON)
-    tries = ended.counted("failed_reads_total", api_resource="pods", reason="TooManyRequests")
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    lines = [line for line in log_lines() if line not in (AWAY, BACK, TOO_OLD)]
+    assert logged_once(lines, UNFOLLOWED, SILENT, FOLLOWED, GOES_ON)
+    tries = result.counted("failed_reads_total", api_resource="pods", reason="TooManyRequests")
     assert 0 < tries <= HOUR / 30
-    assert 58 <= ended.counted("cycles_without_writes_total") <= 62
+    assert 58 <= result.counted("cycles_without_writes_total") <= 62
 
 
 @pytest.mark.parametrize("code", [Refusal.INTERNAL, Refusal.UNAVAILABLE, Refusal.TIMEOUT])
-def test_one_object_that_cannot_be_written_5xx(told: Told, code: Refusal) -> None:
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
-        simulation.api.faults.add(wrong(Effect(refuse=code), verb="patch", name="web*"))
+def test_failed_writes_of_one_object_5xx(log_lines: LogLines, code: Refusal) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
+        simulation.api.faults.add(api_fault(Effect(refuse=code), verb="patch", name="web*"))
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(told(), NO_STATUS, NO_CHECKPOINT, STATUSES, CHECKPOINTS_AGAIN)
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(log_lines(), NO_STATUS, NO_CHECKPOINT, STATUSES, CHECKPOINTS_AGAIN)
     for kind in ("status", "checkpoint"):
-        assert ended.counted("failed_writes_total", kind=kind) > 50
+        assert result.counted("failed_writes_total", kind=kind) > 50
 
 
 # Usage
 
 
-def test_an_hour_without_metrics(told: Told) -> None:
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+def test_an_hour_without_metrics(log_lines: LogLines) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         simulation.metrics.fault = 503
         await asyncio.sleep(HOUR)
         simulation.metrics.fault = None
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(told(), NO_USAGE, USAGE)
-    assert ended.counted("usage_requests_total", outcome="ServiceUnavailable") >= 59
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(log_lines(), NO_USAGE, USAGE)
+    assert result.counted("usage_requests_total", outcome="ServiceUnavailable") >= 59
 
 
-def test_an_hour_of_old_metrics(told: Told) -> None:
-    """The metrics server answers, and samples nothing any more."""
+def test_an_hour_of_old_metrics(log_lines: LogLines) -> None:
+    """The metrics server responds with old samples."""
     ages: list[float] = []
 
-    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+    async def fault(simulation: RecommenderSimulation, replica: Replica) -> None:
         simulation.metrics.stalled = True
         await asyncio.sleep(HOUR)
         ages.append(await replica.sample("usage_age_seconds"))
         simulation.metrics.stalled = False
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(told(), "usage is old", "usage is new again")
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(log_lines(), "usage is old", "usage is new again")
     assert ages[0] == pytest.approx(HOUR, abs=120)
-    assert ended.counted("usage_age_seconds") < 60
+    assert result.counted("usage_age_seconds") < 60
 
 
 # The clock
 
 
-@pytest.mark.parametrize("everybody", [True, False], ids=["everybody's", "ours alone"])
-def test_a_clock_that_is_put_back_by_a_minute(told: Told, *, everybody: bool) -> None:
-    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
-        (simulation.clock if everybody else replica.clock).jump(-timedelta(minutes=1))
+@pytest.mark.parametrize("cluster", [True, False], ids=["all clocks", "only the recommender's"])
+def test_a_clock_that_moves_back_by_a_minute(log_lines: LogLines, *, cluster: bool) -> None:
+    async def fault(simulation: RecommenderSimulation, replica: Replica) -> None:
+        (simulation.clock if cluster else replica.clock).jump(-timedelta(minutes=1))
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert told() == ["system clock moved backwards; timestamps may repeat"]
-    assert ended.counted("clock_set_back_total") == 1
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert log_lines() == ["system clock moved backwards; timestamps may repeat"]
+    assert result.counted("clock_set_back_total") == 1
 
 
-def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None:
-    """What is due next is told by times that are a day away when it is put right."""
+def test_a_clock_that_was_a_day_ahead_delays_no_checkpoint(log_lines: LogLines) -> None:
+    """The times of the last writes are a day ahead when the clock is corrected."""
 
-    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+    async def fault(simulation: RecommenderSimulation, replica: Replica) -> None:
         replica.clock.jump(timedelta(days=1))
         await asyncio.sleep(600)
         replica.clock.jump(-timedelta(days=1))
@@ -302,39 +300,39 @@ def test_a_clock_that_was_a_day_ahead_holds_up_no_checkpoint(told: Told) -> None
         ]
         assert set(written) == {"web-app", "web-sidecar", "db-app", "db-sidecar"}
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert one_of_each(
-        told(),
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert logged_once(
+        log_lines(),
         "usage is old",
         "system clock moved backwards; timestamps may repeat",
         "usage is new again",
-        # A day ahead the running memory windows were over, and now they aren't.
-        several={LESS: 4},
+        # With the clock a day ahead the current memory windows had ended.
+        allowed={LESS: 4},
     )
-    assert ended.counted("clock_set_back_total") == 1
+    assert result.counted("clock_set_back_total") == 1
 
 
-def test_a_clock_that_was_a_month_ahead_forgets_nothing(told: Told) -> None:
+def test_a_clock_that_was_a_month_ahead_deletes_no_history(log_lines: LogLines) -> None:
     """All usage seems to be older than the eight days for which it is kept (X98)."""
 
-    async def trouble(_: RecommenderSimulation, replica: Replica) -> None:
+    async def fault(_: RecommenderSimulation, replica: Replica) -> None:
         replica.clock.jump(timedelta(days=30))
-        await asyncio.sleep(2 * 3600)  # usage is collected every hour
+        await asyncio.sleep(2 * 3600)  # garbage is collected every hour
         replica.clock.jump(-timedelta(days=30))
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    assert "aggregates forgotten" not in told()
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    assert "aggregates forgotten" not in log_lines()
 
 
-# Strange objects
+# Bad values
 
-STRANGE: tuple[Any, ...] = (
+BAD_VALUES: tuple[Any, ...] = (
     *(None, True, "", "?", "nonsense", -1, 0, 1.5, 10**15, 10**40, -(10**40), "9" * 400),
     *("-5", "1e99999", "1e-99999", "1Ei", "NaN", "\u0000", [], {}, [[]], {"cpu": {}}, ["?"]),
 )
-"""What stands in each place of an object in turn; hardly any of it would pass a schema."""
+"""The values that replace each part of an object in turn; a schema would refuse most of them."""
 
 AMOUNTS = {"cpu": "100m", "memory": "100Mi"}
 SPEC: dict[str, Any] = {
@@ -382,10 +380,10 @@ STATUS: dict[str, Any] = {
 }
 
 
-def strange(whole: Any) -> Iterator[Any]:
-    """The object with each of its parts replaced, one at a time."""
-    for path in places(whole):
-        for value in STRANGE:
+def variants(whole: Any) -> Iterator[Any]:
+    """Yield the object with one part replaced, for each part and each bad value."""
+    for path in paths(whole):
+        for value in BAD_VALUES:
             changed = copy.deepcopy(whole)
             part = changed
             for step in path[:-1]:
@@ -394,89 +392,89 @@ def strange(whole: Any) -> Iterator[Any]:
             yield changed
 
 
-def places(whole: Any) -> Iterator[tuple[Any, ...]]:
-    """The way to each part of an object."""
+def paths(whole: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the path to each part of an object."""
     parts = whole.items() if isinstance(whole, dict) else enumerate(whole)
     for step, part in parts:
         yield (step,)
         if isinstance(part, dict | list):
-            yield from ((step, *rest) for rest in places(part))
+            yield from ((step, *rest) for rest in paths(part))
 
 
-def test_vpas_with_nonsense_in_every_field(told: Told) -> None:
-    """For some cycles; each of them could stop the others, or cost them their history."""
+def test_vpas_with_bad_values_in_every_field(log_lines: LogLines) -> None:
+    """The VPAs exist for some cycles; they must not affect other VPAs or their history."""
 
-    async def trouble(simulation: RecommenderSimulation, _replica: Replica) -> None:
+    async def fault(simulation: RecommenderSimulation, _replica: Replica) -> None:
         await simulation.deploy("odd", replicas=1)
-        names = [f"odd-{number}" for number, _ in enumerate(strange(SPEC))]
-        for name, spec in zip(names, strange(SPEC), strict=True):
+        names = [f"odd-{number}" for number, _ in enumerate(variants(SPEC))]
+        for name, spec in zip(names, variants(SPEC), strict=True):
             simulation.put_custom(VPAS.resource, name, spec=spec)
         await asyncio.sleep(200)
         for name in names:
             simulation.delete_custom(VPAS.resource, name)
         del simulation.workloads["odd"]
 
-    ended = lived_through(trouble, feature_gates=FeatureGates(per_vpa_config=True))
-    assert ended.targets == undisturbed()
-    lines = Counter(told())
+    result = run_with(fault, feature_gates=FeatureGates(per_vpa_config=True))
+    assert result.targets == undisturbed()
+    lines = Counter(log_lines())
     unusable, undecodable = (
         lines.pop(line)
         for line in ("VPA can't be used as it is", "object skipped, it can't be decoded")
     )
-    assert undecodable == ended.counted("failed_reads_total", reason="undecodable")
-    assert unusable >= ended.counted("failed_reads_total", reason="policy") > 0
-    assert one_of_each([*lines.elements()], "history loaded", "checkpoints without a VPA deleted")
+    assert undecodable == result.counted("failed_reads_total", reason="undecodable")
+    assert unusable >= result.counted("failed_reads_total", reason="policy") > 0
+    assert logged_once([*lines.elements()], "history loaded", "checkpoints without a VPA deleted")
 
 
-def test_checkpoints_with_nonsense_in_every_field(told: Told) -> None:
-    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
+def test_checkpoints_with_bad_values_in_every_field(log_lines: LogLines) -> None:
+    async def fault(simulation: RecommenderSimulation, replica: Replica) -> None:
         await replica.kill()
-        for number, status in enumerate(strange(STATUS)):
+        for number, status in enumerate(variants(STATUS)):
             spec = {"vpaObjectName": "web", "containerName": f"odd-{number}"}
             simulation.put_custom(
                 CHECKPOINTS.resource, f"web-odd-{number}", spec=spec, status=status
             )
         replica.start()
 
-    ended = lived_through(trouble)
-    assert ended.targets == undisturbed()
-    lines = Counter(told())
+    result = run_with(fault)
+    assert result.targets == undisturbed()
+    lines = Counter(log_lines())
     garbage = lines.pop("checkpoint not loaded, the next one will replace it")
-    assert garbage == ended.counted("failed_reads_total", api_resource=CHECKPOINTS.resource)
-    assert one_of_each([*lines.elements()], "listening", "history loaded", several={LESS: 9})
+    assert garbage == result.counted("failed_reads_total", api_resource=CHECKPOINTS.resource)
+    assert logged_once([*lines.elements()], "listening", "history loaded", allowed={LESS: 9})
 
 
-# Rivals
+# A second replica
 
 
-def test_two_replicas_that_fight_for_the_lease(told: Told) -> None:
-    """Each in turn can't renew it, ends, and is started again."""
+def test_two_replicas_that_alternately_lose_the_lease(log_lines: LogLines) -> None:
+    """Each replica in turn can't renew the Lease, ends, and is started again."""
     elected = {"leader_elect": True}
 
-    async def trouble(simulation: RecommenderSimulation, replica: Replica) -> None:
-        rival = simulation.replica(user=ADMIN, **elected)
-        rival.start()
-        for one, other in ((replica, rival), (rival, replica)) * 2:
+    async def fault(simulation: RecommenderSimulation, replica: Replica) -> None:
+        second = simulation.replica(user=ADMIN, **elected)
+        second.start()
+        for one, other in ((replica, second), (second, replica)) * 2:
             await asyncio.sleep(300)
             assert (await one.sample("leading"), await other.sample("leading")) == (1, 0)
             user = ACCOUNT if one is replica else ADMIN
-            fault = ApiFault(
+            lease_fault = ApiFault(
                 calls=Calls(resource="leases", user=user), effect=Effect(drop=True), end=60.0
             )
-            simulation.api.faults.add(fault)
+            simulation.api.faults.add(lease_fault)
             await asyncio.sleep(60)
-            with pytest.raises(ExceptionGroup) as ended:
+            with pytest.raises(ExceptionGroup) as raised:
                 await one.kill()
-            assert ended.value.subgroup(LeadershipLostError) is not None
+            assert raised.value.subgroup(LeadershipLostError) is not None
             one.start()
-        assert 0 < writers_take_turns(simulation) <= 4
+        assert 0 < writer_changes(simulation) <= 4
 
-    ended = lived_through(trouble, **elected)
-    assert ended.targets == undisturbed()
+    result = run_with(fault, **elected)
+    assert result.targets == undisturbed()
 
 
-def writers_take_turns(simulation: RecommenderSimulation) -> int:
-    """How often another one wrote than before."""
+def writer_changes(simulation: RecommenderSimulation) -> int:
+    """Return the number of times that the writer changed."""
     writers = [
         entry.user
         for entry in simulation.api.audit.find({"verb": "patch"})

@@ -1,7 +1,7 @@
-"""A recommender that is restarted at any moment recommends what one does that lives on.
+"""A restarted recommender has the same recommendations as one that is never restarted.
 
-Two of them see the same stream of events; one is restarted between its cycles. ``PROOF_SEEDS`` and
-``PROOF_CYCLES`` draw others and longer ones.
+Both receive the same random stream of events; one is restarted between its cycles. ``PROOF_SEEDS``
+and ``PROOF_CYCLES`` set the seeds and the length of the streams.
 """
 
 import os
@@ -20,21 +20,21 @@ from restarted_process import Shop, shop
 
 SEEDS = [int(seed) for seed in os.environ.get("PROOF_SEEDS", "1").split(",")]
 CYCLES = int(os.environ.get("PROOF_CYCLES", "60"))
-SIZES = ((100, 600), (500, 1200), (2500, 2400))  # millicores and MiB, far from each other
+USAGES = ((100, 600), (500, 1200), (2500, 2400))  # millicores and MiB, far from each other
 NAMES = ("a", "b", "c")
 MARGIN = 1.15
-LONG_PAUSE = 390  # cycles; eight days of half hours, and some more
-STALE = 100  # cycles in which a stale recommendation may stay, until it is replaced
-AROUND = 6  # cycles in which a process that is killed may have lost what it saw
+LONG_PAUSE = 390  # cycles of half an hour: longer than the eight days of history
+STALE_CYCLES = 100  # cycles until a stale recommendation is replaced
+KILL_LOSS = 6  # cycles whose samples a killed process may lose
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """How long a stream is, how much happens in it, and how processes end."""
+    """The length of a stream, the frequency of its events, and the ways to restart."""
 
     name: str
     cycles: int = CYCLES
-    calm: int = 20
+    quiet_weight: int = 20
     ends: tuple[Restart, ...]
     settings: Mapping[str, timedelta] = field(default_factory=dict)
 
@@ -44,9 +44,9 @@ CASES = (
     Case(name="minutes, stopped", ends=(Restart.STOPPED,)),
     Case(name="minutes, stopped or killed", ends=BOTH),
     Case(
-        name="half hours, and pauses in which all expires",
+        name="half hours, and pauses in which all history expires",
         cycles=3 * CYCLES,
-        calm=60,
+        quiet_weight=60,
         ends=BOTH,
         settings={
             "interval": timedelta(minutes=30),
@@ -57,125 +57,125 @@ CASES = (
 )
 
 Target = tuple[int, int]
-"""The buckets of a target, of CPU and of memory; (-1, -1) without a target."""
+"""The buckets of a CPU and a memory target; (-1, -1) without a target."""
 
 
 @dataclass
 class Stream:
-    """What happens, cycle by cycle; the same for the same seed."""
+    """A random stream of events, reproducible from its seed."""
 
     shop: Shop
     rng: Random
-    calm: int  # how much more often nothing happens than each single event
+    quiet_weight: int  # of a cycle without an event; each event has the weight 1
     cycle: int = 0
     events: list[str] = field(default_factory=list)  # each with its cycle
     idle: dict[str, int] = field(default_factory=dict)  # cycles left
-    expiring: set[str] = field(default_factory=set)  # idle for so long that all is forgotten
-    closed: dict[str, int] = field(default_factory=dict)  # VPAs that come back
-    cpus: dict[str, int] = field(default_factory=dict)  # what workloads use, in millicores
+    expiring: set[str] = field(default_factory=set)  # idle until their history expires
+    deleted: dict[str, int] = field(default_factory=dict)  # VPAs; cycles until their creation
+    cpus: dict[str, int] = field(default_factory=dict)  # usage of workloads in millicores
 
-    def happens(self) -> None:
-        """What happens before the next cycle."""
+    def advance(self) -> None:
+        """Apply the events before the next cycle."""
         for workload in [one for one, left in self.idle.items() if not left]:
             del self.idle[workload]
             self.expiring.discard(workload)
             self.shop.roll_out(workload)
-        for name in [one for one, left in self.closed.items() if not left]:
-            del self.closed[name]
+        for name in [one for one, left in self.deleted.items() if not left]:
+            del self.deleted[name]
             is_same = self.rng.random() < 0.5
             self.shop.open_again(name, self.shop.targets[name] if is_same else self.new_workload())
-        for waiting in (self.idle, self.closed):
+        for waiting in (self.idle, self.deleted):
             for one in waiting:
                 waiting[one] -= 1
-        chosen = self.rng.randrange(self.calm + len(EVENTS))
+        chosen = self.rng.randrange(self.quiet_weight + len(EVENTS))
         if chosen < len(EVENTS):
             EVENTS[chosen](self)
 
-    def note(self, event: str) -> None:
+    def record(self, event: str) -> None:
         self.events.append(f"{self.cycle} {event}")
 
     def new_workload(self) -> str:
-        """One that nobody has seen: what is known of others depends on who watched them."""
+        """Add a workload without history: that of others depends on the VPA that watched them."""
         name = f"new-{len(self.cpus)}"
-        self.cpus[name], memory = self.rng.choice(SIZES)
+        self.cpus[name], memory = self.rng.choice(USAGES)
         self.shop.add(name, cpu=self.cpus[name], memory=memory)
         return name
 
     @property
     def running(self) -> list[str]:
-        """Workloads that have a pod and a VPA."""
+        """Return the workloads with a pod and a VPA."""
         targets = {self.shop.targets[name] for name in self.vpas}
         return sorted(targets - self.idle.keys())
 
     @property
     def vpas(self) -> list[str]:
-        return [one for one in NAMES if one not in self.closed]
+        return [one for one in NAMES if one not in self.deleted]
 
     @property
     def learning(self) -> list[str]:
-        """VPAs that may go or move; the others wait for what they know to expire."""
+        """Return the VPAs that may be changed; the history of the others is to expire."""
         return [one for one in self.vpas if self.shop.targets[one] not in self.expiring]
 
 
-def a_rollout(stream: Stream) -> None:
+def roll_out(stream: Stream) -> None:
     if stream.running:
         workload = stream.rng.choice(stream.running)
-        stream.note(f"rollout of {workload}")
+        stream.record(f"rollout of {workload}")
         stream.shop.roll_out(workload)
 
 
-def other_labels(stream: Stream) -> None:
+def change_labels(stream: Stream) -> None:
     if stream.running:
         workload = stream.rng.choice(stream.running)
-        stream.note(f"other labels of {workload}")
+        stream.record(f"other labels of {workload}")
         stream.shop.relabel(workload)
 
 
-def another_target(stream: Stream) -> None:
+def change_target(stream: Stream) -> None:
     if stream.learning:
         name, workload = stream.rng.choice(stream.learning), stream.new_workload()
-        stream.note(f"VPA {name} moves to {workload}")
+        stream.record(f"VPA {name} moves to {workload}")
         stream.shop.retarget(name, workload)
 
 
-def a_vpa_goes_and_comes(stream: Stream) -> None:
+def recreate_vpa(stream: Stream) -> None:
     if stream.learning:
         name = stream.rng.choice(stream.learning)
-        stream.note(f"VPA {name} goes")
+        stream.record(f"VPA {name} goes")
         stream.shop.close(name)
-        stream.closed[name] = stream.rng.randrange(1, 4)
+        stream.deleted[name] = stream.rng.randrange(1, 4)
 
 
-def a_kill(stream: Stream) -> None:
+def oom_kill(stream: Stream) -> None:
     if stream.running:
         workload = stream.rng.choice(stream.running)
-        stream.note(f"OOM kill of {workload}")
+        stream.record(f"OOM kill of {workload}")
         stream.shop.kill_by_memory(workload)
 
 
-def a_pause(stream: Stream) -> None:
+def pause(stream: Stream) -> None:
     if stream.running:
         workload = stream.rng.choice(stream.running)
         stream.idle[workload] = stream.rng.choice((1, 5, 30, LONG_PAUSE))
         if stream.idle[workload] == LONG_PAUSE:
             stream.expiring.add(workload)
-        stream.note(f"{workload} pauses for {stream.idle[workload]} cycles")
+        stream.record(f"{workload} pauses for {stream.idle[workload]} cycles")
         stream.shop.idle(workload)
 
 
 EVENTS: list[Callable[[Stream], None]] = [
-    *[a_rollout] * 2,
-    other_labels,
-    *[another_target] * 2,
-    a_vpa_goes_and_comes,
-    *[a_kill] * 2,
-    a_pause,
+    *[roll_out] * 2,
+    change_labels,
+    *[change_target] * 2,
+    recreate_vpa,
+    *[oom_kill] * 2,
+    pause,
 ]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was known and recommended after each cycle, what happened, and each restart."""
+class Observations:
+    """Targets, conditions and sample counts after each cycle, the events and the restarts."""
 
     targets: list[dict[str, Target]] = field(default_factory=list)
     stale: list[set[str]] = field(default_factory=list)
@@ -185,12 +185,12 @@ class Seen:
     killed: list[int] = field(default_factory=list)  # cycles
 
 
-async def seen(seed: int, case: Case, restarts: Random | None) -> Seen:
-    """Let a stream happen to a recommender, which is restarted now and then, or isn't."""
+async def observe(seed: int, case: Case, restarts: Random | None) -> Observations:
+    """Run a recommender with a stream of events, and with restarts if given."""
     async with shop(**case.settings) as one:
-        stream = Stream(one, Random(seed), case.calm)
-        found = Seen(events=stream.events)
-        for name, (cpu, memory) in zip(NAMES, SIZES, strict=True):
+        stream = Stream(one, Random(seed), case.quiet_weight)
+        found = Observations(events=stream.events)
+        for name, (cpu, memory) in zip(NAMES, USAGES, strict=True):
             stream.cpus[name] = cpu
             one.open(name, cpu=cpu, memory=memory)
         late = stream.rng.choice(NAMES)
@@ -199,7 +199,7 @@ async def seen(seed: int, case: Case, restarts: Random | None) -> Seen:
         await one.start()
         for cycle in range(case.cycles):
             stream.cycle = cycle
-            stream.happens()
+            stream.advance()
             await one.cycle()
             found.targets.append({name: target_of(one, name) for name in stream.vpas})
             found.stale.append(
@@ -231,7 +231,7 @@ def target_of(one: Shop, name: str) -> Target:
 
 
 def bucket(table: buckets.Buckets, amount: int) -> int:
-    """The bucket whose end, with the margin, is a target."""
+    """Return the bucket whose end, with the margin, is a target."""
     return int(np.argmin(np.abs(table.percentiles - amount / MARGIN)))
 
 
@@ -239,29 +239,29 @@ def bucket(table: buckets.Buckets, amount: int) -> int:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_restart_changes_no_target(seed: int, case: Case) -> None:
-    want = await seen(seed, case, None)
-    got = await seen(seed, case, Random(seed))
+    want = await observe(seed, case, None)
+    got = await observe(seed, case, Random(seed))
     assert got.events == want.events
     for cycle, mine in enumerate(got.targets):
         killed = [one for one in got.killed if one <= cycle]
-        near = bool(killed) and cycle - killed[-1] <= AROUND
+        near = bool(killed) and cycle - killed[-1] <= KILL_LOSS
         for name, target in mine.items():
             theirs = want.targets[cycle][name]
             what = (f"cycle {cycle}, {name}: instead of {theirs}", got.ended, got.events)
-            # What was used before a rollout expires first; a checkpoint keeps it with the rest.
+            # Samples from before a rollout expire earlier than those of a checkpoint.
             is_old = name not in want.samples[cycle] or name in want.stale[cycle]
-            back = LONG_PAUSE + STALE if is_old else AROUND if near else 0
+            back = LONG_PAUSE + STALE_CYCLES if is_old else KILL_LOSS if near else 0
             around = want.targets[max(cycle - back, 0) : cycle + back]
             allowed = [theirs, *(one[name] for one in around if name in one)]
-            assert any(is_near(target, one) for one in allowed), (target, *what)
+            assert any(differs_by_one_bucket(target, one) for one in allowed), (target, *what)
         for name, samples in got.samples[cycle].items():
-            # What was learnt since the last checkpoint goes with a VPA that is deleted.
-            gone = AROUND * sum(f"{at} VPA {name} goes" in got.events for at in range(cycle + 1))
+            # A deleted VPA loses the samples since the last checkpoint.
+            gone = KILL_LOSS * sum(f"{at} VPA {name} goes" in got.events for at in range(cycle + 1))
             lost = want.samples[cycle][name] - samples
             what = (f"cycle {cycle}, {name}: {samples}", got.ended, got.events)
-            assert -gone <= lost <= gone + AROUND * len(killed), (lost, *what)
+            assert -gone <= lost <= gone + KILL_LOSS * len(killed), (lost, *what)
 
 
-def is_near(one: Target, other: Target) -> bool:
-    """Within a bucket."""
+def differs_by_one_bucket(one: Target, other: Target) -> bool:
+    """Return True if two targets differ by at most one bucket."""
     return all(abs(a - b) <= 1 for a, b in zip(one, other, strict=True))

@@ -1,6 +1,6 @@
-"""Hours of rollouts, every ten minutes and of everything: memory stays what it was after the first.
+"""The memory of a recommender while all workloads are rolled out every ten minutes.
 
-Four hours here, and 24 in ``make proofs``.
+``PROOF_HOURS`` sets the hours, 24 in ``make proofs``.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ HOURS = int(os.environ.get("PROOF_HOURS", "3"))
 HELPERS = Path(__file__).parents[1] / "helpers"
 
 
-async def hours(count: int) -> list[Mapping[str, Any]]:
-    """What a process of its own tells after each hour; a test before this one left no memory."""
+async def run_simulated_day(count: int) -> list[Mapping[str, Any]]:
+    """Return the figures of each hour, from a new process without memory of other tests."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "simulated_day", str(count)),
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(HELPERS), *sys.path))},
@@ -28,16 +28,16 @@ async def hours(count: int) -> list[Mapping[str, Any]]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    told, complaints = await process.communicate()
-    assert process.returncode == 0, complaints.decode()
-    return [json.loads(line) for line in told.splitlines()]
+    lines, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 @pytest.mark.timeout(600)  # two seconds an hour, but more where the machine is busy
-async def test_memory_stays_what_it_was_after_the_first_hour() -> None:
-    found = await hours(HOURS)
+async def test_memory_is_constant_after_the_first_hour() -> None:
+    found = await run_simulated_day(HOURS)
     for one in found:
-        print(  # noqa: T201 - figures for who asks with -s
+        print(  # noqa: T201 - figures, shown with -s
             f"hour {one['hour']:2}: RSS {one['rss'] / 2**20:.1f} MiB, {one['aggregates']:.0f} "
             f"aggregates, {one['tasks']} tasks, {one['cpu']:.0f} s of CPU"
         )
@@ -45,5 +45,5 @@ async def test_memory_stays_what_it_was_after_the_first_hour() -> None:
     assert last["rss"] <= 1.1 * first["rss"]
     assert last["blocks"] <= 1.1 * first["blocks"]
     assert last["tasks"] <= first["tasks"] + 5
-    # Of every hour one, and of the rollouts since they were looked for.
+    # One for each hour, and those of the rollouts since the last compaction.
     assert last["aggregates"] <= FAMILIES * (HOURS + 7)

@@ -1,4 +1,7 @@
-"""The updater among refusals, hanging answers and rivals: nothing twice, and it all comes right."""
+"""The updater with refused and hanging calls, restarts and a second replica.
+
+Each pod is updated once, and in the end all are.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +17,7 @@ from faulty_cluster import BUDGETS, INTERVAL, FaultyCluster, Process, Workload, 
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.virtual_time import VirtualClock
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.snapshot.live_pod import MANAGER
 from workloads import NAMESPACE
@@ -24,10 +27,10 @@ RULES = Rules(
     interval=timedelta(seconds=INTERVAL),
     features=FeatureGates(in_place=True),
     disruption=DisruptionPolicy(),
-    checks_outcomes=False,  # nobody patches the pods that come instead
+    checks_outcomes=False,  # no webhook patches the replacements
 )
-LAG = timedelta(seconds=1)  # of watches that are all right
-LATE = 58.0  # seconds; nobody waits so long for an answer
+LAG = timedelta(seconds=1)  # of watches without faults
+AFTER_TIMEOUT = 58.0  # seconds; longer than the client waits for a response
 
 
 MODES = (
@@ -37,96 +40,93 @@ MODES = (
 )
 
 
-def in_cluster(
+def run_test(
     workloads: Sequence[Workload],
     test: Callable[[FaultyCluster], Awaitable[None]],
     *,
     version: str = "1.36",
 ) -> None:
-    """Run a test in a cluster without mishaps; at the end the judge looks at what was sent."""
+    """Run a test in a cluster without random faults; check all calls at the end."""
 
     async def main(clock: VirtualClock) -> None:
-        async with faulty_cluster(workloads, RULES, clock, seed=1, version=version) as calm:
-            await test(calm)
-            Judge(RULES.disruption.tolerance_fraction, LAG).check(calm.log.entries)
+        async with faulty_cluster(workloads, RULES, clock, seed=1, version=version) as faulty:
+            await test(faulty)
+            Judge(RULES.disruption.tolerance_fraction, LAG).check(faulty.log.entries)
 
     virtual_time.run(main)
 
 
-def trouble(
-    faulty_cluster: FaultyCluster,
+def add_fault(
+    faulty: FaultyCluster,
     pods: str,
     effect: Effect,
     *,
     count: int | None = None,
     of: str = "*",
 ) -> None:
-    """Something is wrong with the updater's evictions and resizes of these pods."""
+    """Add a fault to the updater's evictions and resizes of these pods."""
     for kind in ("eviction", "resize") if of == "*" else (of,):
         calls = Calls(resource=f"pods/{kind}", name=pods, user_agent=f"{MANAGER}*")
-        faulty_cluster.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, count=count))
+        faulty.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, count=count))
 
 
-def requests(faulty_cluster: FaultyCluster, workload: str = "shop") -> list[str]:
-    """Of CPU, by the pods that are there."""
+def requests(faulty: FaultyCluster, workload: str = "shop") -> list[str]:
+    """Return the CPU requests of a workload's pods."""
+    return [pod.wanted["app"]["requests"]["cpu"] for pod in faulty.log.pods if pod.app == workload]
+
+
+def completed(faulty: FaultyCluster, kind: str) -> list[str]:
+    """Return the pods that were evicted or resized, in order."""
     return [
-        pod.wanted["app"]["requests"]["cpu"]
-        for pod in faulty_cluster.log.pods
-        if pod.app == workload
+        call.name for call in faulty.log.calls if call.kind == kind and call.done_at is not None
     ]
 
 
-def done(faulty_cluster: FaultyCluster, kind: str) -> list[str]:
-    """The pods that were evicted or resized, in order."""
-    return [
-        call.name
-        for call in faulty_cluster.log.calls
-        if call.kind == kind and call.done_at is not None
-    ]
+def workloads_evicted(faulty: FaultyCluster) -> set[str]:
+    """Return the workloads of evicted pods."""
+    return {faulty.workload_of(name).name for name in completed(faulty, "eviction")}
 
 
-def workloads_evicted(faulty_cluster: FaultyCluster) -> set[str]:
-    """The workloads that pods were evicted of."""
-    return {faulty_cluster.workload_of(name).name for name in done(faulty_cluster, "eviction")}
-
-
-async def recommend(faulty_cluster: FaultyCluster) -> None:
+async def recommend(faulty: FaultyCluster) -> None:
     for one in MODES:
-        await faulty_cluster.recommend(one.name, 300, 256)
+        await faulty.recommend(one.name, 300, 256)
 
 
-def brought_up_to_date(faulty_cluster: FaultyCluster, before: Sequence[str]) -> None:
-    """Pods of mode Recreate were replaced, some of them again; all others were resized once."""
-    evicted = done(faulty_cluster, "eviction")
+def check_all_updated(faulty: FaultyCluster, before: Sequence[str]) -> None:
+    """Check that pods of mode Recreate were replaced, and all others were resized once.
+
+    A replacement isn't patched here, so it may be evicted, too.
+    """
+    evicted = completed(faulty, "eviction")
     assert len(evicted) == len(set(evicted))
     assert len(evicted) > 1
-    assert workloads_evicted(faulty_cluster) == {"recreate"}
-    assert len(requests(faulty_cluster, "recreate")) == 3
+    assert workloads_evicted(faulty) == {"recreate"}
+    assert len(requests(faulty, "recreate")) == 3
     kept = [name for name in before if not name.startswith("recreate")]
-    assert sorted(done(faulty_cluster, "resize")) == kept
-    assert requests(faulty_cluster, "either") + requests(faulty_cluster, "never") == ["300m"] * 6
+    assert sorted(completed(faulty, "resize")) == kept
+    assert requests(faulty, "either") + requests(faulty, "never") == ["300m"] * 6
 
 
-async def passes(faulty_cluster: FaultyCluster, count: int) -> None:
-    """Until so many more passes have begun, and a moment longer."""
-    faulty_cluster.process.goal = faulty_cluster.process.passes + count - 1
-    faulty_cluster.process.reached.clear()
-    await faulty_cluster.process.reached.wait()
+async def wait_for_passes(faulty: FaultyCluster, count: int) -> None:
+    """Wait until ``count`` more passes have begun, and a second more."""
+    faulty.process.goal = faulty.process.passes + count - 1
+    faulty.process.reached.clear()
+    await faulty.process.reached.wait()
     await asyncio.sleep(1)
 
 
-def test_an_eviction_without_an_answer_still_counts_in_the_next_pass() -> None:
-    """It is carried out a minute later, when the next one would have taken another pod."""
+def test_an_eviction_without_a_response_counts_in_the_next_pass() -> None:
+    """It is carried out a minute later, when the next pass would have evicted another pod."""
 
-    async def test(calm: FaultyCluster) -> None:
-        first, second, _ = calm.names()
-        trouble(calm, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
-        trouble(calm, second, Effect(delay=LATE), count=1)
-        await calm.recommend("shop", 300, 256)
-        await asyncio.sleep(2 * LATE)
-        assert done(calm, "eviction")[0] == second
+    async def test(faulty: FaultyCluster) -> None:
+        first, second, _ = faulty.names()
+        add_fault(faulty, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
+        add_fault(faulty, second, Effect(delay=AFTER_TIMEOUT), count=1)
+        await faulty.recommend("shop", 300, 256)
+        await asyncio.sleep(2 * AFTER_TIMEOUT)
+        assert completed(faulty, "eviction")[0] == second
 
-    in_cluster([Workload(name="shop", slow=True)], test)
+    run_test([Workload(name="shop", slow=True)], test)
 
 
 # Refusals
@@ -139,150 +139,152 @@ REFUSALS = {
     "503": Effect(refuse=Refusal.UNAVAILABLE),
     "504": Effect(refuse=Refusal.TIMEOUT),
     "504, and carried out": Effect(refuse=Refusal.TIMEOUT, done=True),
-    "no answer": Effect(drop=True),
-    "no answer, and carried out": Effect(drop=True, done=True),
-    "a late answer": Effect(delay=20.0),
-    "carried out when nobody waits any more": Effect(delay=LATE),
+    "no response": Effect(drop=True),
+    "no response, and carried out": Effect(drop=True, done=True),
+    "a late response": Effect(delay=20.0),
+    "carried out after the client's timeout": Effect(delay=AFTER_TIMEOUT),
 }
 
 
 @pytest.mark.parametrize("effect", REFUSALS.values(), ids=REFUSALS)
-def test_calls_that_fail_twice_are_done_once_in_the_end(effect: Effect) -> None:
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
-        trouble(calm, "recreate-*", effect, count=2)
-        trouble(calm, "either-*", effect, count=2, of="resize")
-        trouble(calm, "never-*", effect, count=2)
-        await recommend(calm)
-        await passes(calm, 10)
-        brought_up_to_date(calm, before)
+def test_calls_that_fail_twice_are_done_once(effect: Effect) -> None:
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
+        add_fault(faulty, "recreate-*", effect, count=2)
+        add_fault(faulty, "either-*", effect, count=2, of="resize")
+        add_fault(faulty, "never-*", effect, count=2)
+        await recommend(faulty)
+        await wait_for_passes(faulty, 10)
+        check_all_updated(faulty, before)
 
-    in_cluster(MODES, test)
+    run_test(MODES, test)
 
 
-LOST = ("no answer", "no answer, and carried out", "carried out when nobody waits any more")
+LOST = ("no response", "no response, and carried out", "carried out after the client's timeout")
 
 
 @pytest.mark.parametrize("lost", LOST)
-def test_what_became_of_calls_need_not_be_known_after_a_restart(lost: str) -> None:
-    """An eviction names the pod's UID, and a resize that was carried out stands in the spec."""
+def test_calls_with_an_unknown_result_are_done_once_after_a_restart(lost: str) -> None:
+    """An eviction has the pod's UID as a precondition, and a resize changes the spec."""
 
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
-        trouble(calm, "recreate-*", REFUSALS[lost], count=2)
-        trouble(calm, "either-*", REFUSALS[lost], count=2, of="resize")
-        trouble(calm, "never-*", REFUSALS[lost], count=2)
-        await recommend(calm)
-        await passes(calm, 1)
-        await calm.process.kill()
-        calm.process.start()
-        await passes(calm, 10)
-        brought_up_to_date(calm, before)
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
+        add_fault(faulty, "recreate-*", REFUSALS[lost], count=2)
+        add_fault(faulty, "either-*", REFUSALS[lost], count=2, of="resize")
+        add_fault(faulty, "never-*", REFUSALS[lost], count=2)
+        await recommend(faulty)
+        await wait_for_passes(faulty, 1)
+        await faulty.process.kill()
+        faulty.process.start()
+        await wait_for_passes(faulty, 10)
+        check_all_updated(faulty, before)
 
-    in_cluster(MODES, test)
+    run_test(MODES, test)
 
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate"])
-def test_a_disruption_budget_is_asked_again_until_it_gives_way(mode: str) -> None:
-    async def test(calm: FaultyCluster) -> None:
-        trouble(calm, "*", Effect(refuse=Refusal.FORBIDDEN), of="resize")
-        await calm.recommend("shop", 300, 256)
-        await passes(calm, 3)
-        answers = calm.cluster.audit(subresource="eviction", userAgent=MANAGER)
+def test_an_eviction_is_retried_until_the_disruption_budget_allows_it(mode: str) -> None:
+    async def test(faulty: FaultyCluster) -> None:
+        add_fault(faulty, "*", Effect(refuse=Refusal.FORBIDDEN), of="resize")
+        await faulty.recommend("shop", 300, 256)
+        await wait_for_passes(faulty, 3)
+        answers = faulty.cluster.audit(subresource="eviction", userAgent=MANAGER)
         assert {entry.code for entry in answers} == {429}
-        await calm.merge(BUDGETS, "shop", {"spec": {"minAvailable": 2}})
-        await passes(calm, 3)
-        assert done(calm, "eviction")
+        await faulty.merge(BUDGETS, "shop", {"spec": {"minAvailable": 2}})
+        await wait_for_passes(faulty, 3)
+        assert completed(faulty, "eviction")
 
-    in_cluster([Workload(name="shop", mode=mode, guarded=3)], test)
+    run_test([Workload(name="shop", mode=mode, guarded=3)], test)
 
 
-# The world moves on while a pass is under way
+# Changes during a pass
 
 
 @pytest.mark.parametrize("change", ["owner", "vpa deleted", "mode off", "pod deleted"])
-def test_a_pod_that_waits_for_its_turn_is_looked_at_once_more(change: str) -> None:
-    """The first call takes its time and is refused in the end; the second pod was next."""
+def test_a_planned_pod_is_checked_again_before_its_call(change: str) -> None:
+    """The change is made during the first call, which is slow; the second pod would be next."""
 
-    async def test(calm: FaultyCluster) -> None:
-        first, second, third = calm.names()
-        trouble(calm, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
-        await calm.recommend("shop", 300, 256)
-        await passes(calm, 1)
+    async def test(faulty: FaultyCluster) -> None:
+        first, second, third = faulty.names()
+        add_fault(faulty, first, Effect(delay=10.0, refuse=Refusal.UNAVAILABLE), count=1)
+        await faulty.recommend("shop", 300, 256)
+        await wait_for_passes(faulty, 1)
         await asyncio.sleep(4)
-        assert [call.name for call in calm.log.calls] == [first]
+        assert [call.name for call in faulty.log.calls] == [first]
         if change == "owner":
-            orphan = {"metadata": {"ownerReferences": None, "labels": {"app": "nobody"}}}
-            await calm.merge(PODS.as_dicts(), second, orphan)
+            orphan = {"metadata": {"ownerReferences": None, "labels": {"app": "other"}}}
+            await faulty.merge(PODS.as_dicts(), second, orphan)
         elif change == "pod deleted":
-            await calm.admin.delete(PODS, second, namespace=NAMESPACE)
+            await faulty.admin.delete(PODS, second, namespace=NAMESPACE)
         elif change == "vpa deleted":
-            await calm.admin.delete(VPAS, "shop", namespace=NAMESPACE)
+            await faulty.admin.delete(VPAS, "shop", namespace=NAMESPACE)
         else:
             off = {"spec": {"updatePolicy": {"updateMode": "Off"}}}
-            await calm.merge(VPAS.as_dicts(), "shop", off)
+            await faulty.merge(VPAS.as_dicts(), "shop", off)
         await asyncio.sleep(8)
         others = [third] if change in ("owner", "pod deleted") else []
-        assert [call.name for call in calm.log.calls] == [first, *others]
-        await passes(calm, 3)
-        assert second not in [call.name for call in calm.log.calls]
+        assert [call.name for call in faulty.log.calls] == [first, *others]
+        await wait_for_passes(faulty, 3)
+        assert second not in [call.name for call in faulty.log.calls]
 
-    in_cluster([Workload(name="shop")], test)
+    run_test([Workload(name="shop")], test)
 
 
 @pytest.mark.parametrize("history", ["kept", "forgotten"])
-def test_an_api_server_that_restarts_in_mid_pass_ends_it_and_the_next_one_goes_on(
+def test_the_next_pass_continues_after_an_api_server_restart(
     history: str,
 ) -> None:
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
-        trouble(calm, "*", Effect(delay=10.0), count=3)
-        await recommend(calm)
-        await passes(calm, 1)
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
+        add_fault(faulty, "*", Effect(delay=10.0), count=3)
+        await recommend(faulty)
+        await wait_for_passes(faulty, 1)
         if history == "kept":
-            await calm.cluster.restart_api_server()
+            await faulty.cluster.restart_api_server()
         else:
-            await calm.cluster.forget_history()
-        await passes(calm, 10)
-        brought_up_to_date(calm, before)
+            await faulty.cluster.forget_history()
+        await wait_for_passes(faulty, 10)
+        check_all_updated(faulty, before)
 
-    in_cluster(MODES, test)
+    run_test(MODES, test)
 
 
-def test_watches_that_break_and_tell_everything_twice_change_nothing() -> None:
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
+def test_broken_watches_and_duplicate_events_change_nothing() -> None:
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
         watches = Calls(verb="watch", user_agent=f"{MANAGER}*")
         effect = Effect(watch_cut=2.5 * INTERVAL, watch_duplicates=True)
-        calm.cluster.api.faults.add(ApiFault(calls=watches, effect=effect))
-        await calm.process.kill()
-        calm.process.start()
-        await recommend(calm)
-        await passes(calm, 20)
-        brought_up_to_date(calm, before)
+        faulty.cluster.api.faults.add(ApiFault(calls=watches, effect=effect))
+        await faulty.process.kill()
+        faulty.process.start()
+        await recommend(faulty)
+        await wait_for_passes(faulty, 20)
+        check_all_updated(faulty, before)
 
-    in_cluster(MODES, test)
-
-
-# Rivals
+    run_test(MODES, test)
 
 
-def test_who_loses_the_lease_in_mid_pass_ends_before_the_other_one_begins() -> None:
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
-        await calm.process.kill()
+# A second replica
+
+
+def test_a_leader_that_loses_the_lease_ends_before_the_next_one_begins() -> None:
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
+        await faulty.process.kill()
         one, other = (
-            Process(calm.cluster, calm.clock, calm.log, RULES, f"{MANAGER}/{name}", elected=True)
+            Process(
+                faulty.cluster, faulty.clock, faulty.log, RULES, f"{MANAGER}/{name}", elected=True
+            )
             for name in ("one", "other")
         )
         one.start()
         await asyncio.sleep(1)
         other.start()
-        await recommend(calm)
+        await recommend(faulty)
         await asyncio.sleep(INTERVAL - 3)
         leases = Calls(resource="leases", user_agent=f"{MANAGER}/one*")
-        calm.cluster.api.faults.add(ApiFault(calls=leases, effect=Effect(drop=True)))
-        trouble(calm, "*", Effect(delay=25.0, refuse=Refusal.INTERNAL), count=3)
+        faulty.cluster.api.faults.add(ApiFault(calls=leases, effect=Effect(drop=True)))
+        add_fault(faulty, "*", Effect(delay=25.0, refuse=Refusal.INTERNAL), count=3)
         await asyncio.sleep(20)
         assert (one.passes, other.passes) == (1, 0)
         with pytest.raises(ExceptionGroup) as ended:
@@ -290,28 +292,28 @@ def test_who_loses_the_lease_in_mid_pass_ends_before_the_other_one_begins() -> N
         assert ended.value.subgroup(LeadershipLostError) is not None
         await asyncio.sleep(12 * INTERVAL)
         assert other.passes > 5
-        brought_up_to_date(calm, before)
+        check_all_updated(faulty, before)
         await other.kill()
 
-    in_cluster(MODES, test)
+    run_test(MODES, test)
 
 
-# Every version, every mode, end to end
+# Every version in every mode
 
 
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
 def test_every_version_runs_the_three_modes(version: str) -> None:
-    async def test(calm: FaultyCluster) -> None:
-        before = calm.names()
-        await recommend(calm)
-        await passes(calm, 8)
-        brought_up_to_date(calm, before)
-        await calm.recommend("either", 20_000, 256)  # which no node has
-        await calm.recommend("never", 20_000, 256)
-        await passes(calm, 12)
-        assert workloads_evicted(calm) == {"recreate", "either"}
-        await calm.recommend("never", 100, 256)
-        await passes(calm, 6)
-        assert requests(calm, "never") == ["100m"] * 3
+    async def test(faulty: FaultyCluster) -> None:
+        before = faulty.names()
+        await recommend(faulty)
+        await wait_for_passes(faulty, 8)
+        check_all_updated(faulty, before)
+        await faulty.recommend("either", 20_000, 256)  # more than any node has
+        await faulty.recommend("never", 20_000, 256)
+        await wait_for_passes(faulty, 12)
+        assert workloads_evicted(faulty) == {"recreate", "either"}
+        await faulty.recommend("never", 100, 256)
+        await wait_for_passes(faulty, 6)
+        assert requests(faulty, "never") == ["100m"] * 3
 
-    in_cluster(MODES, test, version=version)
+    run_test(MODES, test, version=version)

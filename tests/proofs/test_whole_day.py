@@ -1,7 +1,7 @@
-"""A simulated day: a cluster and our three components, with their default flags, in one process.
+"""A simulated day: a cluster and our three components with default flags, in one process.
 
-Everybody waits on one virtual-time loop, so the day takes seconds. What is shown: with a load
-that comes and goes, workloads get what they need, few pods are disturbed, and nothing breaks.
+All share one virtual-time loop, so the day takes seconds. With a daily load the workloads get
+the requests that they need, few pods are disrupted, and no call fails.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from sandbox.virtual_time import VirtualClock
 from three_components import components, registered
 from workloads import NAMESPACE, deploy, prepare
 
-HOURS = 19  # from six in the morning: twelve hours longer than the last early eviction
+HOURS = 19  # from 6:00, until twelve hours after the last early eviction
 REPLICAS = 3
 HEARTBEAT = timedelta(seconds=30)
 SCENARIO = parse_scenario("""
@@ -51,7 +51,7 @@ usage:
 
 @dataclass
 class Journal:
-    """The pods and VPAs of now, and every pod that there was."""
+    """The current pods and VPAs, the uids of all pods so far, and their restarts."""
 
     uids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     restarts: int = 0
@@ -68,7 +68,7 @@ class Journal:
             self.restarts = max(self.restarts, *counts, 0)
 
     def requests(self, app: str) -> list[tuple[int, int]]:
-        """Millicores and bytes that the pods request, sorted."""
+        """Return the pods' requests in millicores and bytes, sorted."""
         found = []
         for pod in self.pods.in_namespace(NAMESPACE):
             resources = pod.spec.containers[0].resources
@@ -78,7 +78,7 @@ class Journal:
         return sorted(found)
 
     def target(self, name: str) -> tuple[int, int]:
-        """Millicores and bytes that a VPA recommends."""
+        """Return a VPA's target in millicores and bytes."""
         vpa = self.vpas.get(NAMESPACE, name)
         assert vpa is not None
         assert vpa.status.recommendation is not None, name
@@ -86,8 +86,8 @@ class Journal:
         return parse_milli(container.target["cpu"]), parse_value(container.target["memory"])
 
 
-async def live(clock: VirtualClock, folder: Path) -> None:
-    """The day, and what has to be true at its end."""
+async def run_day(clock: VirtualClock, folder: Path) -> None:
+    """Simulate the day, and check its results."""
     rng = Random(1)
     async with (
         running_cluster(SCENARIO, clock=clock, rng=rng) as cluster,
@@ -96,7 +96,7 @@ async def live(clock: VirtualClock, folder: Path) -> None:
         await prepare(client)
         journal = Journal()
         async with (
-            # Not every ten seconds: most of the day's calls would be heartbeats.
+            # With the default of ten seconds, most of the day's calls would be heartbeats.
             components(
                 cluster,
                 clock,
@@ -107,49 +107,49 @@ async def live(clock: VirtualClock, folder: Path) -> None:
         ):
             caches = [group.create_task(cache.run()) for cache in journal.follow(client)]
             await registered(client)
-            little, much = {"cpu": "200m", "memory": "256Mi"}, {"cpu": "2", "memory": "2Gi"}
+            small, large = {"cpu": "200m", "memory": "256Mi"}, {"cpu": "2", "memory": "2Gi"}
             for name, mode, requests in (
-                ("shop", "InPlaceOrRecreate", little),
-                ("cache", "Recreate", much),
-                ("idle", "Off", much),
+                ("shop", "InPlaceOrRecreate", small),
+                ("cache", "Recreate", large),
+                ("idle", "Off", large),
             ):
                 await deploy(client, name, replicas=REPLICAS, mode=mode, requests=requests)
             for _ in range(HOURS):
                 await asyncio.sleep(3600)
-                told = (f"{app} {journal.requests(app)}" for app in ("shop", "cache"))
-                print(f"{clock.now():%H:%M}  {'  '.join(told)}")  # noqa: T201 - a figure for who asks with -s
+                figures = (f"{app} {journal.requests(app)}" for app in ("shop", "cache"))
+                print(f"{clock.now():%H:%M}  {'  '.join(figures)}")  # noqa: T201 - a figure, shown with -s
             for cache in caches:
                 cache.cancel()
-        everybody_got_what_they_need(journal)
+        check_results(journal)
         counts = cluster.api.audit.counts()
         failed = {(one["verb"], one["resource"]) for one in counts if one["code"] >= 500}
         assert failed <= {("list", "pods")}  # metrics, in the first minute
         assert sum(one["count"] for one in counts if one["subresource"] == "resize") < 60
 
 
-def everybody_got_what_they_need(journal: Journal) -> None:
+def check_results(journal: Journal) -> None:
     mib = 1024 * 1024
     for app in ("shop", "cache", "idle"):
         assert len(journal.requests(app)) == REPLICAS
     for cpu, memory in journal.requests("shop"):
-        assert 800 < cpu < 1300  # nearly the peak, and a margin
+        assert 800 < cpu < 1300  # nearly the peak, with a margin
         assert 600 * mib < memory < 900 * mib
-    assert len(journal.uids["shop"]) == REPLICAS  # grown in place, each of them
+    assert len(journal.uids["shop"]) == REPLICAS  # all were resized in place
     for cpu, memory in journal.requests("cache"):
         assert 150 < cpu < 250
         assert 900 * mib < memory < 1300 * mib
     assert REPLICAS < len(journal.uids["cache"]) <= 6 * REPLICAS
     assert journal.requests("idle") == [(2000, 2048 * mib)] * REPLICAS
-    assert journal.target("idle") == (25, 250 * mib)  # the least that is ever recommended
+    assert journal.target("idle") == (25, 250 * mib)  # the minimum of all recommendations
     assert len(journal.uids["idle"]) == REPLICAS
     assert journal.restarts == 0
 
 
-@pytest.mark.timeout(240)  # half a minute, but much more while coverage is measured
-def test_a_day_in_seconds(tmp_path: Path) -> None:
+@pytest.mark.timeout(240)  # half a minute, but much longer with coverage
+def test_a_simulated_day(tmp_path: Path) -> None:
     today = SystemClock().now().astimezone(UTC)
     epoch = datetime(today.year, today.month, today.day, 6, tzinfo=UTC)
     began = time.perf_counter()
-    virtual_time.run(lambda clock: live(clock, tmp_path), epoch=epoch)
+    virtual_time.run(lambda clock: run_day(clock, tmp_path), epoch=epoch)
     took = time.perf_counter() - began
-    print(f"{HOURS} hours in {took:.1f} s: {HOURS * 3600 / took:.0f} times as fast")  # noqa: T201 - a figure for who asks with -s
+    print(f"{HOURS} hours in {took:.1f} s: {HOURS * 3600 / took:.0f} times as fast")  # noqa: T201 - a figure, shown with -s

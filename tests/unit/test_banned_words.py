@@ -1,51 +1,61 @@
-"""The check of words finds them in pages and messages, with file, line and replacement."""
+"""The check for banned words reports file, line and replacement, in pages and messages."""
 
 from pathlib import Path
 
-import banned_words
 import pytest
-from banned_words import find_all, find_in_page, find_in_program
+
+import banned_words
+from banned_words import find_all, find_in_page, find_in_program, find_in_test
 
 PAGE = """\
 # Title
 
-It starts
-ANEW, and as
-far as `nobody` knows:
+It is
+DEAR, and as
+far as `told` goes:
 
     dear
 
 ```
-in vain
+at hand
 ```
 """
 
-PROGRAM = '''"""Nobody is a word that a docstring may have."""
+PROGRAM = '''"""Tell the caller; `tell` and ``told`` are code."""
 import logging
 
 LIMIT = 3  # as far as a comment goes
-"""The docstring of a variable: anew."""
+"""The docstring of a variable: dear."""
 
 
 def act(name: str) -> None:
-    """Act in vain."""
-    logging.getLogger().warning("somebody else writes")
+    """Act with the data at hand."""
+    logging.getLogger().warning("by then it is late")
     raise ValueError(f"the {name} was told" + " to stop")
 '''
 
 
 def test_a_page() -> None:
     assert [str(found) for found in find_in_page("a.md", PAGE)] == [
-        "a.md:4: 'anew' (write again, or a new …)",
+        "a.md:4: 'dear' (write expensive)",
         "a.md:4: 'as far as' (write if, or: the part that)",
     ]
 
 
 def test_a_program() -> None:
-    assert [(found.line, found.word) for found in find_in_program("a.py", PROGRAM)] == [
-        (10, "somebody"),
+    assert [(found.line, found.word) for found in sorted(find_in_program("a.py", PROGRAM))] == [
+        (1, "Tell"),
+        (4, "as far as"),
+        (5, "dear"),
+        (9, "at hand"),
+        (10, "by then"),
         (11, "told"),
     ]
+
+
+def test_a_test_may_quote_anything() -> None:
+    found = sorted(find_in_test("a.py", PROGRAM))
+    assert [one.word for one in found] == ["Tell", "as far as", "dear", "at hand"]
 
 
 @pytest.mark.parametrize("text", ["endear", "foretold", "by thence", "teller", "such as these"])
@@ -56,10 +66,11 @@ def test_longer_words(text: str) -> None:
 def test_all_files(tmp_path: Path) -> None:
     for folder, name, text in (
         ("", "README.md", "dear"),
-        ("docs/spec", "a.md", "in vain"),
-        ("docs/data", "a.csv", "in vain"),
-        ("common/api", "a.py", "HELP = 'for ever'"),
-        ("tests", "a.py", "HELP = 'for ever'"),
+        ("docs/spec", "a.md", "at hand"),
+        ("docs/data", "a.csv", "at hand"),
+        ("common/api", "a.py", "HELP = 'as far as'"),
+        ("tests/unit", "a.py", "HELP = 'as far as'"),
+        ("tests/unit", "b.py", "# as far as"),
     ):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / name).write_text(text)
@@ -67,6 +78,7 @@ def test_all_files(tmp_path: Path) -> None:
         ["README.md"],
         ["common", "api", "a.py"],
         ["docs", "spec", "a.md"],
+        ["tests", "unit", "b.py"],
     ]
 
 

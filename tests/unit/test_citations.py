@@ -1,4 +1,4 @@
-"""Every citation of the specification leads to a heading or a rule of docs/spec."""
+"""Every citation of the specification names a heading or a rule of docs/spec."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Citation:
 
 
 def citations(module: str, text: str) -> Iterator[Citation]:
-    """Yield what a module cites; a citation may go on in the next line."""
+    """Yield the citations of a module; a citation may continue on the next line."""
     joined = re.sub(r"\s*\n\s*(?:# )?", " ", text)
     for found in _CITATION.finditer(joined):
         document, places = found.groups()
@@ -56,18 +56,20 @@ def all_citations() -> list[Citation]:
     ("text", "places"),
     [
         pytest.param("Source: updater.md 7.", ["7"], id="section"),
-        pytest.param("updater.md sections 1.4, 3.6 and 11;", ["1.4", "3.6", "11"], id="some"),
+        pytest.param(
+            "updater.md sections 1.4, 3.6 and 11;", ["1.4", "3.6", "11"], id="several sections"
+        ),
         pytest.param("updater.md 10.2-10.5;", ["10.2", "10.5"], id="range"),
         pytest.param("updater.md 7 and D28 (ours)", ["7", "D28"], id="rule"),
         pytest.param("updater.md 13,\n    D35.", ["13", "D35"], id="next line"),
-        pytest.param("see updater.md. 3 pods", [""], id="the whole"),
+        pytest.param("see updater.md. 3 pods", [""], id="the whole document"),
     ],
 )
-def test_what_counts_as_a_citation(text: str, places: list[str]) -> None:
+def test_citations_in_a_text(text: str, places: list[str]) -> None:
     assert [one.place for one in citations("m.py", text)] == places
 
 
-def test_every_citation_leads_somewhere() -> None:
+def test_every_citation_resolves() -> None:
     places: dict[str, set[str]] = {}
     deviations = set(_RULE.findall(DEVIATIONS.read_text()))
     for name in _NAMES:

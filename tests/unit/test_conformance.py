@@ -1,4 +1,4 @@
-"""docs/conformance.md names a test for each line and each quirk, and these tests are there."""
+"""docs/conformance.md names an existing test for each line of the checklist and each quirk."""
 
 import re
 import subprocess
@@ -29,11 +29,13 @@ def named_tests() -> list[str]:
 
 def test_every_row_is_read() -> None:
     tables = PAGE.count("\n|---")
-    assert len(named_tests()) == PAGE.count("\n| ") - tables, "all lines of tables but their heads"
+    assert len(named_tests()) == PAGE.count("\n| ") - tables, (
+        "all lines of tables except their heads"
+    )
 
 
 def test_every_line_of_the_checklist_has_a_test() -> None:
-    """Its lines say twenty-one things besides the examples; who drops one has to say so here."""
+    """The checklist has 21 lines besides the examples."""
     lines = {line for line, _ in LINE.findall(section("What decides the numbers"))}
     assert len(lines) == 21
 
@@ -43,17 +45,17 @@ def test_every_worked_example_has_a_test() -> None:
     assert {example.partition(",")[0] for example, _ in examples} == set("ABCDEFG")
 
 
-def test_every_quirk_has_a_test_and_is_told_as_what_it_is() -> None:
+def test_every_quirk_has_a_test_and_agrees_with_the_deviations() -> None:
     deviations = (ROOT / "docs/deviations.md").read_text(encoding="utf-8")
-    told = dict.fromkeys(DIFFERENCE.findall(deviations), "differs")
-    told |= dict.fromkeys(KEPT.findall(deviations), "the same")
-    assert {quirk: here for quirk, here, _ in QUIRK.findall(PAGE)} == told
-    assert told.keys() == QUIRKS
+    expected = dict.fromkeys(DIFFERENCE.findall(deviations), "differs")
+    expected |= dict.fromkeys(KEPT.findall(deviations), "the same")
+    assert {quirk: here for quirk, here, _ in QUIRK.findall(PAGE)} == expected
+    assert expected.keys() == QUIRKS
 
 
-@pytest.mark.timeout(180)  # another pytest reads a good part of the tests
-def test_the_tests_are_there() -> None:
-    """As pytest finds them: a test that is gone, or a case that has another name, is an error."""
+@pytest.mark.timeout(180)  # another pytest collects many tests
+def test_the_named_tests_exist() -> None:
+    """pytest collects them, so that a renamed test or row is an error."""
     words = ("--collect-only", "--quiet", "-p", "no:cacheprovider", *named_tests())
     command = (sys.executable, "-P", "-m", "pytest", *words)
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The judge of the proofs convicts: who never does proves nothing."""
+"""The judge of the proofs finds faults: one that never did would prove nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,19 +27,19 @@ from disruption_log import Entry, PassBegins, ProcessBegins, Wanted
 RUNNING: list[Entry] = [Wanted(at(0), GROUP, 4), *(pod(name) for name in "abcd")]
 PASS = PassBegins(at(60))
 
-# What happened after the four were there, and how many calls were wrong. Two of four may be out.
+# Events in a group of four pods, of which two may be unavailable; and the number of wrong calls.
 CASES: dict[str, tuple[Sequence[Entry], int]] = {
     "two evictions": ([PASS, eviction("a", 60), eviction("b", 61)], 0),
     "three evictions": ([PASS, eviction("a", 60), eviction("b", 61), eviction("c", 62)], 1),
-    "three, one of them refused": (
+    "three evictions, one of them refused": (
         [PASS, eviction("a", 60, done=False), eviction("b", 61), eviction("c", 62)],
         0,
     ),
-    "refused, but beyond the budget": (
+    "a refused eviction beyond the budget": (
         [PASS, eviction("a", 60), eviction("b", 61), eviction("c", 62, done=False)],
         1,
     ),
-    "an eviction that is carried out late counts from the start": (
+    "an eviction that is executed late counts from its call": (
         [
             PASS,
             replace(eviction("a", 60), done_at=at(118)),
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
-    "unless its process died, and another one looks before": (
+    "an eviction of a dead process does not count before it is executed": (
         [
             PASS,
             replace(eviction("a", 60), done_at=at(118)),
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "once it is carried out it counts again": (
+    "a resize of a dead process counts once it is executed": (
         [
             PASS,
             replace(resize("a", 60, restarts=True), done_at=at(118)),
@@ -72,11 +72,11 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
-    "what was carried out is never forgotten": (
+    "an executed eviction of a dead process counts": (
         [PASS, eviction("a", 60), ProcessBegins(at(61)), eviction("b", 62), eviction("c", 63)],
         1,
     ),
-    "a pod that is Pending costs nothing, whatever is out": (
+    "evicting a Pending pod is permitted without budget": (
         [
             replace(pod("d", 30), pending=True),
             *(gone(name, 31) for name in "ab"),
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "nor one that was, when the pass may have looked": (
+    "evicting a pod that was Pending within LAG of the pass is permitted": (
         [
             replace(pod("d", 30), pending=True),
             *(gone(name, 31) for name in "ab"),
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "but one that was before does": (
+    "evicting a pod that was Pending before LAG is wrong": (
         [
             replace(pod("d", 20), pending=True),
             *(gone(name, 21) for name in "ab"),
@@ -105,11 +105,11 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
-    "resizes that restart count, too": (
+    "a resize that restarts counts": (
         [PASS, resize("a", 60, restarts=True), eviction("b", 61), eviction("c", 62)],
         1,
     ),
-    "until they are done": (
+    "a resize that restarts counts until it is complete": (
         [
             PASS,
             resize("a", 60, restarts=True),
@@ -121,19 +121,19 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "others cost nothing": (
+    "other resizes are free": (
         [PASS, resize("a", 60), resize("b", 60), eviction("c", 61), eviction("d", 62)],
         0,
     ),
-    "what others took down in this pass is not ours": (
+    "a pod deleted by another client in this pass does not count": (
         [PASS, gone("a", 61), eviction("b", 62), eviction("c", 63)],
         0,
     ),
-    "what they took down before could be seen": (
+    "a pod deleted by another client before the pass counts": (
         [gone("a", 30), PASS, eviction("b", 62), eviction("c", 63)],
         1,
     ),
-    "a Pending pod costs nothing": (
+    "a Pending pod takes no budget": (
         [
             replace(pod("d", 30), pending=True),
             PASS,
@@ -142,8 +142,8 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "a pod that had gone": ([gone("a", 30), PASS, eviction("a", 61)], 1),
-    "a pod that waits for the kubelet": (
+    "an eviction of a deleted pod": ([gone("a", 30), PASS, eviction("a", 61)], 1),
+    "a resize of a pod with a deferred resize": (
         [replace(pod("a", 30), waits="Deferred"), PASS, resize("a", 61)],
         1,
     ),
@@ -151,7 +151,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         [replace(pod("a", 30), waits="Deferred"), PASS, resize("a", 61, replaces=True)],
         0,
     ),
-    "a deferred resize is replaced that began a moment ago": (
+    "a deferred resize is replaced just after it started": (
         [
             replace(pod("a", 30), waits="Deferred"),
             PASS,
@@ -160,15 +160,15 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "a resize that is carried out is replaced": (
+    "a resize in progress is replaced": (
         [replace(pod("a", 30), waits="InProgress"), PASS, resize("a", 61, replaces=True)],
         1,
     ),
-    "since this pass alone": (
+    "a resize that was deferred in this pass": (
         [PASS, replace(pod("a", 61), waits="Deferred"), resize("a", 62)],
         0,
     ),
-    "nothing new is asked for": ([PASS, resize("a", 61, changes=False)], 1),
+    "a resize without a change": ([PASS, resize("a", 61, changes=False)], 1),
     "a budget of three that keeps two": (
         [PASS, eviction("a", 60), gone("a", 60, evicted=True), gone("b", 60, evicted=True)],
         1,
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[Sequence[Entry], int]] = {
 
 
 @pytest.mark.parametrize(("entries", "wrong"), CASES.values(), ids=CASES)
-def test_what_should_not_have_been_sent(entries: Sequence[Entry], wrong: int) -> None:
+def test_wrong_calls(entries: Sequence[Entry], wrong: int) -> None:
     judge = Judge(0.5, LAG, {"web": 3})
     if wrong == 0:
         judge.check([*RUNNING, *entries])
@@ -187,7 +187,9 @@ def test_what_should_not_have_been_sent(entries: Sequence[Entry], wrong: int) ->
 
 
 @pytest.mark.parametrize(("replicas", "wrong"), [(1, 0), (2, 1)])
-def test_without_a_tolerance_only_a_complete_group_loses_one(replicas: int, wrong: int) -> None:
+def test_without_a_tolerance_only_a_complete_group_may_lose_a_pod(
+    replicas: int, wrong: int
+) -> None:
     entries: list[Entry] = [Wanted(at(0), GROUP, replicas), pod("a"), PASS, eviction("a", 60)]
     judge = Judge(0.1, LAG)
     if wrong:
@@ -206,20 +208,20 @@ STUCK: list[Entry] = [
     *(member(name, NEW, ready=False) for name in "wxyz"),
 ]
 ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
-    "as many as may be unavailable": ([*STUCK, PASS, eviction("a", 61)], 1),
-    "one less": (
+    "maxUnavailable pods are unavailable": ([*STUCK, PASS, eviction("a", 61)], 1),
+    "one fewer is unavailable": (
         [*STUCK, member("w", NEW, 30), PASS, eviction("a", 61)],
         0,
     ),
-    "and one more": (
+    "one fewer is unavailable, and a second eviction": (
         [*STUCK, member("w", NEW, 30), PASS, eviction("a", 61), eviction("b", 62)],
         1,
     ),
-    "a pod that isn't available takes nothing away": (
+    "evicting an unavailable pod": (
         [*STUCK, member("b", OLD, 30, ready=False), PASS, eviction("w", 61)],
         0,
     ),
-    "all of them may be unavailable, and the tolerance still counts": (
+    "maxUnavailable is all pods, and the tolerance is used up": (
         [
             rollout(0, most=8),
             *owned(4, 8),
@@ -230,7 +232,7 @@ ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
-    "from which one that isn't available takes nothing away": (
+    "maxUnavailable is all pods, and an unavailable pod is evicted": (
         [
             rollout(0, most=8),
             *owned(4, 8),
@@ -241,7 +243,7 @@ ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "which is that of the whole workload": (
+    "the tolerance counts available pods of the whole workload": (
         [
             rollout(0, most=8),
             *owned(4, 8),
@@ -253,25 +255,25 @@ ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
         0,
     ),
     "the strategy Recreate": ([*STUCK, rollout(1, most=None), PASS, eviction("w", 61)], 1),
-    "which restarts no available pod either": (
+    "the strategy Recreate, a resize that restarts": (
         [*STUCK, rollout(1, most=None), PASS, resize("a", 61, restarts=True)],
         1,
     ),
     "a resize that restarts": ([*STUCK, PASS, resize("a", 61, restarts=True)], 1),
     "a resize that restarts nothing": ([*STUCK, PASS, resize("a", 61)], 0),
-    "a rollout that ended while the updater looked": (
+    "a rollout that ended within LAG": (
         [*STUCK, rollout(58, in_progress=False), PASS, eviction("a", 61)],
         0,
     ),
-    "one that began": (
+    "a rollout that started within LAG": (
         [*STUCK, rollout(1, in_progress=False), rollout(56), PASS, eviction("a", 61)],
         0,
     ),
-    "one that began before": (
+    "a rollout that started before LAG": (
         [*STUCK, rollout(1, in_progress=False), rollout(54), PASS, eviction("a", 61)],
         1,
     ),
-    "a restart of ours counts as unavailable": (
+    "a pod that the updater restarts counts as unavailable": (
         [
             *STUCK,
             member("w", NEW, 30),
@@ -287,19 +289,19 @@ ROLLOUTS: dict[str, tuple[Sequence[Entry], int]] = {
     ),
     "no rollout: five of eight": (
         [*SETTLED, PASS, *(eviction(name, 61) for name in "abcde")],
-        2,  # once for the group, and once for the workload
+        2,  # one for the group, one for the workload
     ),
 }
 
 
 @pytest.mark.parametrize(("entries", "wrong"), ROLLOUTS.values(), ids=ROLLOUTS)
-def test_what_a_rollout_allows(entries: Sequence[Entry], wrong: int) -> None:
+def test_wrong_calls_during_a_rollout(entries: Sequence[Entry], wrong: int) -> None:
     assert len(faults(Judge(0.5, LAG), entries)) == wrong
 
 
 @pytest.mark.parametrize(("least", "wrong"), [(8, 0), (9, 1)])
 @pytest.mark.parametrize("pending", [False, True])
-def test_fewer_pods_than_min_replicas_are_left_alone(
+def test_an_eviction_with_fewer_pods_than_min_replicas_is_wrong(
     least: int, wrong: int, *, pending: bool
 ) -> None:
     """Pods without a node count, in the whole workload."""
@@ -308,7 +310,7 @@ def test_fewer_pods_than_min_replicas_are_left_alone(
     assert len(faults(judge, entries)) == wrong
 
 
-def test_a_fault_is_told_with_what_was_logged_before_it() -> None:
+def test_a_fault_is_reported_with_the_log_before_it() -> None:
     earlier = member("b", OLD, -90, ready=False)
     other = replace(member("other", ("ReplicaSet", "web-2-1"), 30), app="web-2")
     entries = [earlier, *STUCK, other, replace(PASS, at=at(61)), eviction("a", 61)]

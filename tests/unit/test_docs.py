@@ -1,13 +1,13 @@
-"""The reference pages are what the code says: flags, metrics, and deviations from the reference."""
+"""Generated pages, links, and deviations agree with the code."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import build
 import pytest
-import wording
 
+import build
+import wording
 from common.flags import declared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +27,8 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-ROOMS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "tests")
-FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w./-]+\.(?:csv|json|md|py|sh|yaml)\b")
+FOLDERS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "tests")
+FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:csv|json|md|py|sh|yaml)\b")
 PAGES = [
     page
     for page in sorted(ROOT.rglob("*.md"))
@@ -37,22 +37,22 @@ PAGES = [
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links."""
+    """Return the anchors of a page's headings."""
     headings = HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
-def test_files_that_text_and_comments_name_are_there() -> None:
+def test_files_that_pages_and_comments_name_exist() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
-    for file, text in (*texts.items(), *sources(*ROOMS)):
+    for file, text in (*texts.items(), *sources(*FOLDERS)):
         named = set(FILE.findall(text))
         gone = {
             name for name in named if not any((at / name).exists() for at in (ROOT, *file.parents))
@@ -64,13 +64,13 @@ def test_files_that_text_and_comments_name_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(build.PAGES))
-def test_a_page_is_what_the_code_says(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     same = written == build.PAGES[name]()
-    assert same, f"docs/{name} is out of date; `{build.COMMAND}` writes it anew"
+    assert same, f"docs/{name} is out of date; `{build.COMMAND}` updates it"
 
 
-def test_tables_have_no_entries_for_nothing() -> None:
+def test_tables_of_wordings_match_labels_and_gates() -> None:
     labels = {
         (component, label)
         for component, registry in build.registries().items()
@@ -81,7 +81,7 @@ def test_tables_have_no_entries_for_nothing() -> None:
     assert set(wording.GATES) == set(build._gates())
 
 
-def test_no_flag_is_read_by_nobody() -> None:
+def test_every_flag_is_read() -> None:
     unread = set()
     for program, settings in build.PROGRAMS.items():
         texts = [text for _, text in sources(program.replace(".", "/"), "common")]
@@ -100,7 +100,10 @@ KEPT = re.compile(r"^\| ([ADQ]\d+) \|[^|]*\|$", re.MULTILINE)
 PLANNED = re.compile(r"^- ([ADQ]\d+): ", re.MULTILINE)
 CITED = re.compile(r"\b[ADQ]\d{1,2}\b")
 
-CYCLE, RESIZE = "tests/unit/updater/test_update_pass.py", "tests/unit/updater/test_resize_state.py"
+CYCLE, RESIZE = (
+    "tests/unit/updater/test_update_pass.py",
+    "tests/unit/updater/test_resize_decision.py",
+)
 RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
@@ -110,27 +113,30 @@ OOM, WEBHOOK = (
     "tests/unit/admission/test_registration.py",
 )
 HEALTH = "tests/unit/common/runtime/test_health.py"
-# Where to see a difference whose id stands neither in code nor in tests: a file, and a text in it.
+# The evidence of differences whose ids are neither in code nor in tests: a file, and a text in it.
 SHOWN_IN = {
     "Q11": (TROUBLE, "test_a_refused_write_stops_no_other"),
-    "Q19": (OOM, "test_each_kill_is_logged_once"),
+    "Q19": (OOM, "test_each_kill_is_reported_once"),
     "Q24": ("recommender/__main__.py", "await every(settings.interval"),
-    "Q32": ("tests/unit/recommender/test_usage.py", "test_the_pods_of_a_vpa_are_counted_again_q32"),
+    "Q32": (
+        "tests/unit/recommender/test_usage.py",
+        "test_the_pod_count_of_a_vpa_follows_its_pods_q32",
+    ),
     "X1": ("tests/unit/recommender/test_status.py", "test_conditions"),
     "X91": (
         "tests/unit/recommender/test_status.py",
         "test_the_condition_of_a_target_with_an_owner_names_the_owner",
     ),
     "X92": (RECOMMENDER, "test_where_requests_are_read_is_counted_once"),
-    "X2": (OOM, "test_kills_in_a_pod_that_is_seen_once"),
+    "X2": (OOM, "test_kills_in_the_first_version_of_a_pod"),
     "X3": (RECOMMENDER, "test_a_checkpoint_is_written_only_when_something_happened"),
     "X4": (RECOMMENDER, "test_checkpoints_without_a_vpa_are_deleted"),
-    "X31": (TROUBLE, "test_a_restart_without_history_or_usage_keeps_what_is_published"),
+    "X31": (TROUBLE, "test_a_restart_without_history_or_usage_keeps_the_published_recommendation"),
     "X32": (RECOMMENDER, "that_comes_later_is_read_before_it_is_overwritten"),
-    "X33": (TROUBLE, "test_usage_from_the_future_must_not_wipe_the_past"),
+    "X33": (TROUBLE, "test_usage_from_the_future_does_not_remove_history"),
     "X122": (
         "tests/shell/test_recommender_clocks.py",
-        "test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right",
+        "test_a_kill_postponed_by_a_slow_clock_is_recorded_after_the_correction",
     ),
     "X80": ("tests/unit/recommender/test_status.py", "test_when_a_status_is_written"),
     "X81": (RECOMMENDER, "lags_behind_by_five_minutes_at_the_most"),
@@ -141,76 +147,76 @@ SHOWN_IN = {
     ),
     "X108": (
         "tests/shell/test_recommender_sidecars.py",
-        "test_a_checkpoint_of_a_sidecar_counts_for_nothing_with_the_gate_off",
+        "test_a_checkpoint_of_a_sidecar_is_ignored_with_the_gate_off",
     ),
     "X97": ("tests/unit/recommender/test_usage.py", "test_aggregates_without_pods"),
     "X82": (
         "tests/unit/recommender/test_aggregate_compaction.py",
-        "test_each_hour_has_its_row_and_each_row_goes_a_lifetime_later",
+        "test_each_hour_has_a_row_that_expires_a_lifetime_later",
     ),
-    "X85": (STORE, "test_what_is_written_never_knows_less"),
-    "X86": (RECOMMENDER, "test_a_server_that_knows_no_vpas_yet_costs_no_checkpoint"),
+    "X85": (STORE, "test_a_write_never_loses_history"),
+    "X86": (RECOMMENDER, "test_a_server_that_serves_no_vpas_yet_causes_no_deletion_of_checkpoints"),
     "X34": ("tests/unit/admission/test_app.py", "negative: the API server would refuse the pod"),
     "X59": (
         "tests/unit/admission/test_fuzzed_reviews.py",
-        "test_objects_that_take_long_are_answered_shortly",
+        "test_large_objects_are_answered_in_time",
     ),
     "X39": (
         "tests/unit/admission/test_review.py",
-        "test_an_answer_is_in_the_version_that_was_asked",
+        "test_an_answer_has_the_version_of_the_review",
     ),
-    "D1": (RESIZE, "deferred for ever"),
-    "D2": (RESIZE, "error for ever"),
+    "D1": (RESIZE, "deferred longer than the time-out"),
+    "D2": (RESIZE, "error longer than the time-out"),
     "D3": (RESIZE, "infeasible, nothing lower"),
-    "D4": (UPDATER, "test_in_place_remembers_what_does_not_fit_until_less_is_wanted"),
+    "D4": (UPDATER, "test_in_place_caches_an_infeasible_resize_until_a_lower_target"),
     "D5": (RESIZE, "refused before, lower, no room"),
-    "D6": (RESIZE, "infeasible, as remembered"),
-    "D7": ("tests/unit/updater/test_state.py", "test_what_is_remembered_ends_with_the_pod"),
-    "D27": (CYCLE, "test_a_stale_admission_lease_stops_evictions_and_nothing_else"),
-    "X35": (UPDATER, "test_pods_whose_replacements_an_older_vpa_would_patch_are_left_alone"),
+    "D6": (RESIZE, "infeasible, equal to remembered"),
+    "D7": ("tests/unit/updater/test_state.py", "test_the_memory_of_a_pod_is_dropped_with_the_pod"),
+    "D27": (CYCLE, "test_a_stale_admission_lease_prevents_only_evictions"),
+    "X35": (UPDATER, "test_pods_controlled_by_an_older_vpa_are_not_updated"),
     "X36": ("updater/decision.py", "VPA_CHANGED"),
-    "X37": ("tests/unit/updater/test_metrics.py", "test_the_counters_of_a_deleted_vpa_go_with_it"),
-    "X5": ("tests/unit/updater/test_disruption.py", '("CloneSet", None, 6, 6)'),
+    "X37": ("tests/unit/updater/test_metrics.py", "test_the_counters_of_a_deleted_vpa_are_removed"),
+    "X5": ("tests/unit/updater/test_disruption_budget.py", '("CloneSet", None, 6, 6)'),
     "X6": (RESIZE, "would change the QoS class"),
-    "X7": (RESIZE, "spec says so already"),
-    "X8": (CYCLE, "test_a_call_without_an_answer_may_have_happened_and_costs_its_budget"),
-    "X110": ("tests/unit/updater/test_preflight.py", "LimitRange: the minimum of a Pod"),
+    "X7": (RESIZE, "the spec has the target"),
+    "X8": (CYCLE, "test_a_call_without_an_answer_takes_budget"),
+    "X110": ("tests/unit/updater/test_vpa_preflight.py", "LimitRange: the minimum of a Pod"),
     "X111": ("tests/unit/common/recommendation/test_quota.py", "one millicore short"),
-    "X112": ("tests/unit/updater/test_dry_run.py", "test_a_refusal_costs_no_pod"),
-    "X9": ("tests/shell/test_client.py", "test_writes_are_never_tried_again"),
+    "X112": ("tests/unit/updater/test_dry_run.py", "test_after_a_refusal_no_pod_is_evicted"),
+    "X9": ("tests/shell/test_client.py", "test_writes_are_never_retried"),
     "X10": ("updater/update_pass.py", "starting with the one at ``first``"),
-    "X11": (RESIZE, "test_a_false_condition_hides_no_true_one"),
-    "X12": ("tests/golden/test_updater_metrics.py", "test_events_have_the_references_words"),
+    "X11": (RESIZE, "test_a_false_condition_does_not_hide_a_true_one"),
+    "X12": ("tests/golden/test_updater_metrics.py", "test_events_have_the_texts_of_the_reference"),
     "A8": (WEBHOOK, '("--ignored-vpa-object-namespaces=a,b",)'),
     "A15": (WEBHOOK, "test_the_whole_configuration"),
-    "A16": (HEALTH, "test_the_ops_address_answers"),
-    "X13": (WEBHOOK, "test_the_next_one_patches_and_never_deletes"),
+    "A16": (HEALTH, "test_the_endpoints_of_the_ops_address"),
+    "X13": (WEBHOOK, "test_the_next_registration_patches_the_configuration"),
     "X14": (
         "tests/shell/test_admission_process.py",
-        "test_before_the_first_list_pods_pass_unchanged",
+        "test_pods_are_unchanged_before_the_first_list",
     ),
-    "X15": ("tests/unit/admission/test_app.py", "test_a_look_up_that_hangs_is_given_up"),
+    "X15": ("tests/unit/admission/test_app.py", "test_a_hanging_lookup_is_cancelled"),
     "X16": (
         "tests/unit/admission/test_cluster.py",
-        "test_an_owner_that_is_only_just_created_is_waited_for",
+        "test_a_missing_owner_is_requested_again",
     ),
-    "X17": ("common/runtime/web.py", "timeout_graceful_shutdown"),
-    "X60": ("tests/shell/test_limited_http.py", "who_sends_a_byte_now_and_then_is_not_waited_for"),
-    "X118": (HEALTH, "test_scrapes_share_an_answer_for_a_second"),
+    "X17": ("common/runtime/web_server.py", "timeout_graceful_shutdown"),
+    "X60": ("tests/shell/test_limited_http.py", "test_a_slow_request_times_out"),
+    "X118": (HEALTH, "test_scrapes_within_a_second_share_an_answer"),
     "X119": ("tests/unit/recommender/test_conversion.py", "test_the_label_of_an_update_mode"),
-    "X18": ("tests/process/test_startup.py", "test_a_mistake_is_one_line_and_exit_code_2"),
-    "X19": ("tests/process/test_outage.py", "they_act_on_what_is_true_now"),
-    "X20": ("tests/shell/test_client.py", "test_one_strange_object_costs_one_object"),
+    "X18": ("tests/process/test_startup.py", "test_a_misconfiguration_is_one_line_and_exit_code_2"),
+    "X19": ("tests/process/test_outage.py", "they_act_on_the_current_state"),
+    "X20": ("tests/shell/test_client.py", "test_an_invalid_object_affects_only_itself"),
     "X21": ("tests/unit/admission/test_review.py", "test_a_review_without_request"),
     "X22": (
         "tests/shell/test_targets.py",
-        "test_a_scalable_owner_is_the_topmost_and_is_remembered",
+        "test_a_scalable_owner_is_the_topmost_and_is_cached",
     ),
     "X23": ("updater/__main__.py", "[cache.run for cache in caches.all()]"),
     "X24": ("common/kube/client.py", "self.limiter = RateLimiter(qps, burst)"),
-    "X25": (HEALTH, "test_profiles_are_served_only_where_they_are_asked_for"),
+    "X25": (HEALTH, "test_profiles_are_served_only_with_the_flag"),
     "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
-    "X27": ("tests/unit/certs/test_store.py", "test_a_bad_pair_is_replaced"),
+    "X27": ("tests/unit/certs/test_certificate_stores.py", "test_a_bad_pair_is_replaced"),
     "X28": ("tests/deploy/test_rbac.py", "test_an_account_may_do_what_its_component_calls"),
     "X29": ("deploy/updater.yaml", "--in-place-skip-disruption-budget=true"),
     "X30": ("deploy/updater.yaml", "readOnlyRootFilesystem: true"),
@@ -220,79 +226,101 @@ SHOWN_IN = {
     ),
     "X41": (
         "tests/shell/test_registration.py",
-        "test_a_configuration_that_is_deleted_is_back_each_time",
+        "test_a_deleted_configuration_is_created_again_each_time",
     ),
     "X42": (
         "tests/shell/test_scales.py",
-        "test_what_is_known_answers_while_it_is_fetched_anew",
+        "test_a_cached_scale_is_returned_while_it_is_refreshed",
     ),
-    "X68": ("tests/shell/test_client.py", "a_client_apart_takes_no_turns_of_the_others"),
-    "X83": ("tests/unit/updater/test_decision_log.py", "test_what_is_told"),
+    "X68": ("tests/shell/test_client.py", "test_a_separate_client_has_its_own_rate_limit"),
+    "X83": ("tests/unit/updater/test_decision_log.py", "test_which_decisions_are_logged"),
     "X75": (
         "tests/shell/test_recommender_external_metrics.py",
-        "test_one_question_fails_alone",
+        "test_a_failed_query_affects_no_other",
     ),
     "X71": (
         "tests/shell/test_recommender_history.py",
-        "test_an_unreachable_server_is_logged_once_and_asked_again",
+        "test_an_unreachable_server_is_logged_once_and_retried",
     ),
     "X72": (
         "tests/shell/test_recommender_history.py",
-        "test_a_recommendation_made_of_all_history_stays_until_it_is_there_again",
+        "test_a_recommendation_from_all_history_is_kept_until_history_is_fetched",
     ),
     "X73": (
         "tests/shell/test_recommender_history.py",
-        "test_what_a_checkpoint_knows_is_not_asked_for_twice",
+        "test_history_in_a_checkpoint_is_not_fetched_again",
     ),
     "X74": (
         "tests/unit/recommender/test_backfill.py",
-        "test_a_pod_that_is_there_has_its_present_labels",
+        "test_samples_of_existing_pods_count_with_their_current_labels",
     ),
     "X70": (
         "tests/shell/test_recommender_usage.py",
-        "test_where_the_list_of_the_cluster_fails_each_namespace_is_asked",
+        "test_if_the_cluster_list_fails_each_namespace_is_listed",
     ),
     "X61": ("updater/actuation.py", "uid=meta.uid"),
-    "X62": ("tests/shell/test_updater_event_trigger.py", "test_a_group_is_through_wave_by_wave"),
+    "X62": (
+        "tests/shell/test_updater_event_trigger.py",
+        "test_a_group_is_updated_in_waves_without_intervals",
+    ),
     "X63": ("tests/proofs/test_breaker.py", "three_evictions_of_each_vpa_and_one_an_hour"),
     "X64": (
         "tests/unit/updater/test_candidate.py",
-        "test_a_threshold_of_zero_takes_nobody_down_for_no_difference",
+        "test_with_a_threshold_of_zero_equal_pods_are_left_alone",
     ),
     "X89": ("tests/shell/test_odd_pods.py", "its controller is being deleted"),
     "X100": (RESIZES, "test_a_deferred_resize_follows_the_recommendation"),
-    "X101": (RESIZES, "test_what_did_not_fit_is_tried_again_once_the_nodes_have_grown"),
-    "X102": (RESIZES, "test_a_sidecar_gets_its_memory_though_its_neighbour_wants_too_much_cpu"),
+    "X101": (RESIZES, "test_an_infeasible_resize_is_retried_after_the_nodes_grew"),
+    "X102": (
+        RESIZES,
+        "test_a_container_gets_its_memory_while_another_one_has_an_infeasible_cpu_target",
+    ),
     "X103": (
         "tests/shell/test_updater_process.py",
-        "test_without_the_right_to_read_nodes_passes_go_on",
+        "test_without_the_permission_to_read_nodes_passes_continue",
     ),
     "X90": (
         "tests/unit/updater/test_daemonset_desired_count.py",
-        "with_two_out_already_one_of_six_may_go",
+        "with_two_of_six_pods_missing_one_is_evicted",
     ),
     "X104": ("tests/shell/test_rollouts.py", "a_rollout_in_between_loses_three_pods"),
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
-    "X106": ("tests/unit/updater/test_disruption.py", "pods_of_a_job_without_a_node_count"),
+    "X106": ("tests/unit/updater/test_disruption_budget.py", "pods_of_a_job_without_a_node_count"),
     "X113": (
         "tests/unit/admission/test_vpa_validation.py",
-        "test_x113_a_bad_quantity_is_denied_in_the_references_words",
+        "test_x113_an_invalid_quantity_is_denied_with_the_reference_s_message",
     ),
-    "X114": ("tests/shell/test_updater_events.py", "test_x114_a_deferred_resize_is_reported_once"),
+    "X114": (
+        "tests/shell/test_updater_events.py",
+        "test_x114_a_deferred_resize_and_its_end_are_reported_once",
+    ),
     "X115": (
         "tests/shell/test_recommender_targets.py",
-        "test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone",
+        "test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_deleted",
     ),
     "X116": ("tests/shell/test_targets.py", "names_no_api_never_becomes_a_request"),
-    "X117": ("tests/shell/test_lookup_budget.py", "api_hangs_delays_nobody_else_for_long"),
-    "X120": ("tests/process/test_former_leader.py", "longer_than_its_lease_it_sends_no_write"),
+    "X117": (
+        "tests/shell/test_lookup_budget.py",
+        "test_a_namespace_whose_api_hangs_delays_others_only_shortly",
+    ),
+    "X120": (
+        "tests/process/test_former_leader.py",
+        "sends_no_write_after_a_stop_longer_than_its_lease",
+    ),
     "X121": ("tests/shell/test_recommender_trouble.py", "x121 no status subresource"),
     "Q2": ("tests/golden/test_recommender.py", '"X125"'),
-    "X123": ("tests/proofs/test_history_changes.py", "moved_to_another_workload"),
-    "X124": ("tests/proofs/test_history_changes.py", "stored_in_the_cycle_that_learns_of_it"),
+    "X123": (
+        "tests/proofs/test_history_changes.py",
+        "with_another_target_recommends_for_that_workload",
+    ),
+    "X124": ("tests/proofs/test_history_changes.py", "stored_in_the_cycle_that_detects_it"),
     "X125": ("tests/shell/test_little_is_known.py", "without_samples_get_no_recommendation"),
-    "X126": ("tests/unit/common/test_object_bounds.py", "test_an_object_has_so_many_and_no_more"),
-    "X38": (CYCLE, "test_thirty_two_calls_wait_for_the_api_server_at_a_time"),
+    "X126": (
+        "tests/unit/common/test_object_bounds.py",
+        "test_a_list_or_map_above_its_bound_is_refused",
+    ),
+    "X38": (CYCLE, "test_at_most_thirty_two_calls_are_in_progress"),
+    "X127": ("tests/golden/test_quantity.py", "_X127"),
 }
 
 
@@ -301,7 +329,7 @@ def deviations() -> str:
 
 
 def cited() -> dict[str, Path]:
-    """Every id in code and tests, with a file that names it."""
+    """Return the ids in code and tests, each with a file that cites it."""
     return {
         found: file
         for file, text in sources(*PACKAGES, "tests")
@@ -310,29 +338,29 @@ def cited() -> dict[str, Path]:
     }
 
 
-def test_every_id_stands_in_one_place_of_the_page() -> None:
+def test_every_id_is_on_the_page_once() -> None:
     page = deviations()
     found = [*DIFFERENCE.findall(page), *KEPT.findall(page), *PLANNED.findall(page)]
     assert len(found) == len(set(found))
     assert len(found) == len(re.findall(r"^(?:\| |- )[A-Z]\d+\b", page, re.MULTILINE))
 
 
-def test_what_code_and_tests_cite_is_on_the_page() -> None:
+def test_cited_ids_are_on_the_page() -> None:
     page = deviations()
     known = {*DIFFERENCE.findall(page), *KEPT.findall(page)}
     missing = {found: str(file) for found, file in cited().items() if found not in known}
-    assert not missing, f"cited as a difference, but not told in docs/deviations.md: {missing}"
+    assert not missing, f"cited as a difference, but missing in docs/deviations.md: {missing}"
 
 
-def test_what_the_page_tells_can_be_seen() -> None:
-    told = set(DIFFERENCE.findall(deviations()))
-    assert told == cited().keys() & told | SHOWN_IN.keys()
+def test_every_difference_has_evidence() -> None:
+    differences = set(DIFFERENCE.findall(deviations()))
+    assert differences == cited().keys() & differences | SHOWN_IN.keys()
     for found, (file, text) in SHOWN_IN.items():
         there = text in (ROOT / file).read_text(encoding="utf-8")
-        assert there, f"{found} of docs/deviations.md is not seen in {file} any more: {text!r}"
+        assert there, f"{found} of docs/deviations.md is no longer in {file}: {text!r}"
 
 
-def test_the_page_lists_what_the_changelog_says_is_missing() -> None:
+def test_the_page_lists_the_gaps_that_the_changelog_mentions() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     missing = set(re.findall(r"`(--[^`]+)`", changelog.partition("### Not yet supported")[2]))
     assert missing <= set(re.findall(r"`(--[^`]+)`", deviations().partition("## Not supported")[2]))

@@ -1,4 +1,4 @@
-"""No text of an object becomes the name of a file: these modules alone name files at all."""
+"""No text of an object becomes a file name: only these modules use file names."""
 
 import ast
 from pathlib import Path
@@ -13,21 +13,21 @@ METHODS = {
     *("rename", "rmdir", "symlink_to", "hardlink_to", "fdopen", "makedirs", "joinpath"),
     "load_cert_chain",
 }
-WHERE_NAMES_COME_FROM = {
+ORIGINS = {
     "admission/run.py": "flags",
     "admission/tls.py": "flags",
     "certs/__main__.py": "a flag",
-    "certs/store.py": "four constants, in the folder of a flag",
-    "common/kube/config.py": "where a pod has its service account",
+    "certs/certificate_stores.py": "four constants, in the folder of a flag",
+    "common/kube/config.py": "the folder of a pod's service account",
     "common/kube/kubeconfig.py": "a flag, and the kubeconfig",
-    "common/kube/connection.py": "the same",
+    "common/kube/connection.py": "a flag, and the kubeconfig",
     "recommender/model/buckets.py": "a constant",
     "recommender/sources/prometheus.py": "a flag",
 }
 
 
-def names_files(path: Path) -> bool:
-    """Return whether a module calls anything that takes the name of a file."""
+def uses_file_names(path: Path) -> bool:
+    """Return True if a module calls a function that takes a file name."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
@@ -41,8 +41,8 @@ def names_files(path: Path) -> bool:
     return False
 
 
-def test_names_of_files_come_from_flags_and_constants() -> None:
-    """A module that comes to the list says where its names come from: never from an object."""
+def test_file_names_come_from_flags_and_constants() -> None:
+    """Each module in the list states the origin of its file names, which is never an object."""
     modules = (path for package in PRODUCT for path in (ROOT / package).rglob("*.py"))
-    found = {str(path.relative_to(ROOT)) for path in modules if names_files(path)}
-    assert found == WHERE_NAMES_COME_FROM.keys()
+    found = {str(path.relative_to(ROOT)) for path in modules if uses_file_names(path)}
+    assert found == ORIGINS.keys()

@@ -1,4 +1,4 @@
-"""Values of flags that can't be meant are refused, by flag, value and what is allowed."""
+"""Flag values out of range are refused, with flag, value and permitted range."""
 
 import pytest
 
@@ -31,7 +31,7 @@ NOT_NEGATIVE = [
 ]
 LABEL = "must be lower-case letters, digits and '-'"
 
-# settings, flag, a value that is just taken, one that is refused, and why
+# settings, flag, a value just in range, a refused value, and a part of the error
 RANGES = [
     *((RECOMMENDER, name, "0", "-0.01", "must be from 0 to 1") for name in PERCENTILES),
     *((RECOMMENDER, name, "1", "1.01", "must be from 0 to 1") for name in PERCENTILES),
@@ -67,9 +67,9 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "name", "taken", "refused", "why"), RANGES)
-def test_ranges(settings: type, name: str, taken: str, refused: str, why: str) -> None:
-    read_flags(settings, [f"{name}={taken}"])
+@pytest.mark.parametrize(("settings", "name", "accepted", "refused", "why"), RANGES)
+def test_ranges(settings: type, name: str, accepted: str, refused: str, why: str) -> None:
+    read_flags(settings, [f"{name}={accepted}"])
     with pytest.raises(ConfigError) as error:
         read_flags(settings, [f"{name}={refused}"])
     assert all(part in str(error.value) for part in (name, why, f"{refused[-1]}'"))
@@ -82,11 +82,11 @@ ROUNDING = [
 ]
 
 
-@pytest.mark.parametrize(("rounding", "cap", "taken", "most", "refused"), ROUNDING)
+@pytest.mark.parametrize(("rounding", "cap", "accepted", "most", "refused"), ROUNDING)
 def test_rounding_larger_than_a_cap(
-    rounding: str, cap: str, taken: str, most: str, refused: str
+    rounding: str, cap: str, accepted: str, most: str, refused: str
 ) -> None:
-    read_flags(RECOMMENDER, [f"{rounding}={taken}", f"{cap}={most}"])
+    read_flags(RECOMMENDER, [f"{rounding}={accepted}", f"{cap}={most}"])
     read_flags(RECOMMENDER, [f"{rounding}={refused}"])
     with pytest.raises(ConfigError, match=f"{rounding} rounds up to .*, more than {cap}={most}"):
         read_flags(RECOMMENDER, [f"{rounding}={refused}", f"{cap}={most}"])

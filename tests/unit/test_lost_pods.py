@@ -1,4 +1,4 @@
-"""How many evicted pods of a workload may be lost, by ``lost_pods``; both sides of each bound."""
+"""The permitted number of lost pods of a workload, by ``lost_pods``; both sides of each bound."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,13 +20,16 @@ from disruption_entries import (
 from disruption_judge import Judge
 from disruption_log import Entry, PassBegins, PodState, ProcessBegins, VpaBegins, Wanted
 
-# What comes of evictions: each pod goes after the one before it, ten minutes later.
+# Outcomes of evictions that are ten minutes apart.
 
 MINUTE = 60
 
 
 def lost(*names: str, begin: float = 0, came: bool | None = None) -> list[Entry]:
-    """Evictions and their ends; ``came`` is whether a pod came with our patch, None: none came."""
+    """Return evictions and outcomes.
+
+    ``came``: True if the replacement has our patch; None: no replacement.
+    """
     entries: list[Entry] = []
     for place, name in enumerate(names):
         seconds = (begin + 10 * place) * MINUTE
@@ -46,12 +49,12 @@ def right(name: str, minute: float) -> PodState:
 
 
 LOST: dict[str, tuple[Sequence[Entry], int]] = {
-    "three that don't come": (lost(*"abc"), 0),
-    "four that don't come": (lost(*"abcd"), 1),
-    "three that come wrong": (lost(*"abc", came=False), 0),
-    "four that come wrong": (lost(*"abcd", came=False), 1),
-    "eight that come right": (lost(*"abcdefgh", came=True), 0),
-    "four, as a rollout shrinks the group": (
+    "three without replacement": (lost(*"abc"), 0),
+    "four without replacement": (lost(*"abcd"), 1),
+    "three with a wrong replacement": (lost(*"abc", came=False), 0),
+    "four with a wrong replacement": (lost(*"abcd", came=False), 1),
+    "eight with a correct replacement": (lost(*"abcdefgh", came=True), 0),
+    "four, while a rollout shrinks the group": (
         [
             *lost(*"ab"),
             Wanted(at(19 * MINUTE), NEW, 4, DEPLOYMENT),
@@ -60,11 +63,11 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         1,
     ),
-    "a right pod between them": (
+    "a correct pod between them": (
         [*lost(*"abc"), right("r", 31), *lost(*"def", begin=40)],
         0,
     ),
-    "a right pod, and then four": (
+    "a correct pod, and then four": (
         [*lost(*"abc"), right("r", 31), *lost(*"defg", begin=40)],
         1,
     ),
@@ -78,7 +81,7 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         [*lost(*"abc"), *lost("d", begin=80), *lost("e", begin=90)],
         1,
     ),
-    "the fourth comes within three minutes": (
+    "the fourth has a replacement within three minutes": (
         [
             *lost(*"abc"),
             PassBegins(at(40 * MINUTE)),
@@ -89,7 +92,7 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "four at once, before anything was known of them": (
+    "four at once, before any outcome": (
         [
             PassBegins(at(0)),
             *(eviction(name, 0) for name in "abcd"),
@@ -102,7 +105,7 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         [*lost(*"abc"), rollout(31 * MINUTE, in_progress=False, replicas=5), *lost("d", begin=40)],
         1,
     ),
-    "scaled down before they were missed": (
+    "scaled down before the losses are noticed": (
         [
             PassBegins(at(0)),
             *(eviction(name, 0) for name in "abcd"),
@@ -116,7 +119,7 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         [*lost(*"abc"), VpaBegins(at(31 * MINUTE), DEPLOYMENT), *lost(*"def", begin=40)],
         0,
     ),
-    "an updater that has died asked for the fourth": (
+    "the fourth by an updater that has ended": (
         [
             *lost(*"abc"),
             PassBegins(at(40 * MINUTE)),
@@ -127,7 +130,7 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
         ],
         0,
     ),
-    "another updater goes on": (
+    "the fourth by a successor": (
         [*lost(*"abc"), ProcessBegins(at(31 * MINUTE)), *lost("d", begin=40)],
         1,
     ),
@@ -135,10 +138,10 @@ LOST: dict[str, tuple[Sequence[Entry], int]] = {
 
 
 @pytest.mark.parametrize(("entries", "wrong"), LOST.values(), ids=LOST)
-def test_how_many_may_be_lost(entries: Sequence[Entry], wrong: int) -> None:
+def test_wrong_evictions_after_losses(entries: Sequence[Entry], wrong: int) -> None:
     judge = Judge(1.0, LAG, counts_lost=True)
     assert len(faults(judge, [*SETTLED, *entries])) == wrong
 
 
-def test_losses_count_only_where_somebody_patches_new_pods() -> None:
+def test_losses_count_only_if_a_webhook_patches_new_pods() -> None:
     assert not faults(Judge(1.0, LAG), [*SETTLED, *lost(*"abcd")])

@@ -1,4 +1,4 @@
-"""docs/test-plans.md says which case stands for which line of a document, and is complete."""
+"""docs/test-plans.md names the case of each line of a document, and is complete."""
 
 import ast
 import re
@@ -12,14 +12,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/test-plans.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| ([AK]EP-\d+) \| ([^|]+) \| `(\w+)` \|$", re.MULTILINE)
 E2E = ROOT / "tests/e2e"
-# Of each document's plan; of the AEPs also promises from the rest of the text.
+# Lines of each document's test plan, and for the AEPs also promises of the other sections.
 LINES = {"AEP-8818": 14, "AEP-4016": 7, "KEP-4831": 4, "AEP-8905": 6}
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
-    says: str  # the docstring
+    docstring: str
     marks: frozenset[str]
 
 
@@ -34,7 +34,7 @@ def constants(module: ast.Module) -> dict[str, ast.expr]:
 
 
 def cases_of(document: str) -> list[Case]:
-    """The tests of the document's file, as they are written there."""
+    """Return the tests in the document's file, in order."""
     file = E2E / f"test_{document.lower().replace('-', '_')}.py"
     module = ast.parse(file.read_text(encoding="utf-8"))
     named = constants(module)
@@ -56,7 +56,9 @@ def rows_of(document: str) -> list[tuple[str, str]]:
 
 
 def test_every_row_is_read() -> None:
-    assert len(ROW.findall(PAGE)) == PAGE.count("\n| ") - 1, "all lines of the table but its head"
+    assert len(ROW.findall(PAGE)) == PAGE.count("\n| ") - 1, (
+        "all lines of the table except its head"
+    )
 
 
 @pytest.mark.parametrize("document", LINES)
@@ -65,14 +67,14 @@ def test_every_line_of_a_plan_has_a_row(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", LINES)
-def test_the_rows_are_the_cases(document: str) -> None:
+def test_the_rows_equal_the_cases(document: str) -> None:
     rows = [case for _, case in rows_of(document)]
     assert rows == [case.name for case in cases_of(document)]
     assert max(Counter(rows).values()) == 1
 
 
 @pytest.mark.parametrize("document", LINES)
-def test_a_case_names_its_document_and_is_run(document: str) -> None:
+def test_a_case_names_its_document_and_is_not_skipped(document: str) -> None:
     for case in cases_of(document):
-        assert case.says.startswith(document), case.name
+        assert case.docstring.startswith(document), case.name
         assert not case.marks & {"skip", "skipif", "xfail"}, case.name

@@ -1,4 +1,4 @@
-"""The steps of each number from the recommendation to the patch."""
+"""The trace of each number, from the recommendation to the patch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,26 +32,26 @@ def limit_range(kind: str, **bounds: dict[str, str]) -> LimitRangeSpec:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    way: list[tuple[str, str | None]]  # of the cpu, from recommended 250m
+    way: list[tuple[str, str | None]]  # expected steps and values of cpu, from 250m
     amount: Amount = Amount.REQUEST
     has: Container = field(default_factory=lambda: container(requests={"cpu": "100m"}))
     policy: ContainerPolicy | None = None
     limits: LimitRangeSpec | None = None
-    whole: ResourceRequirements | None = None  # of the pod
+    whole: ResourceRequirements | None = None  # pod-level resources
     mode: str = "Recreate"
     most_boost: str = "0"
     lower: str = "200m"
 
 
 CASES = [
-    Case(id="passed on", way=[(IN_STATUS, "250m")]),
+    Case(id="unchanged", way=[(IN_STATUS, "250m")]),
     Case(
         id="minAllowed",
         policy=ContainerPolicy(container_name="*", min_allowed={"cpu": "1"}),
         way=[(IN_STATUS, "250m"), ("capped to minAllowed", "1")],
     ),
     Case(
-        id="the policy undoes what the LimitRange did",
+        id="the policy takes precedence over the LimitRange",
         has=container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
         limits=limit_range("Container", max={"cpu": "200m"}),
         policy=ContainerPolicy(container_name="app", min_allowed={"cpu": "220m"}),
@@ -115,7 +115,7 @@ CASES = [
         way=[("none: the container has no limit, and the LimitRange no default", None)],
     ),
     Case(
-        id="A14, a bound that the caps put on the wrong side",
+        id="A14, a bound that the caps move to the wrong side of the target",
         amount=Amount.LOWER_BOUND,
         lower="300m",
         way=[
@@ -235,7 +235,7 @@ def test_steps(case: Case) -> None:
         (step.reason, None if step.after is None else str(step.after)) for step in way
     ] == case.way
     assert [step.before for step in way] == [None, *(step.after for step in way[:-1])]
-    # The last step is what the patch says.
+    # The value of the last step is in the patch.
     paths = {Amount.REQUEST: "requests", Amount.LIMIT: "limits"}
     if case.amount in paths and "left as it is" not in way[-1].reason:
         path = f"/spec/containers/0/resources/{paths[case.amount]}/cpu"
@@ -243,7 +243,7 @@ def test_steps(case: Case) -> None:
         assert written == [str(way[-1].after)] * (way[-1].after is not None)
 
 
-def test_a_recommendation_for_a_container_that_is_not_there() -> None:
+def test_a_recommendation_for_a_container_that_the_pod_lacks() -> None:
     controlling = vpa(recommendations=(recommendation("old", target={"cpu": "1"}),))
     trace = trace_of(pod(), controlling)
     assert [(step.reason, step.after) for step in trace.of("old")] == [

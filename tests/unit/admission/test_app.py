@@ -1,4 +1,4 @@
-"""What leaves the webhook for what comes in: a pod is never refused, and never waited for."""
+"""The webhook's answers: no pod is refused, and each gets an answer in time."""
 
 import asyncio
 import json
@@ -42,29 +42,29 @@ async def test_a_pod_with_a_vpa_is_patched_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("fields", "logged"),
     [
-        pytest.param({}, {"pod": "shop/web-%"}, id="a name that is still to be made"),
+        pytest.param({}, {"pod": "shop/web-%"}, id="generateName"),
         pytest.param({"name": "web-0"}, {"pod": "shop/web-0"}, id="a name"),
         pytest.param({"dryRun": True}, {"pod": "shop/web-%", "dry_run": True}, id="a dry run"),
         pytest.param({"dryRun": False}, {"pod": "shop/web-%"}, id="no dry run"),
-        pytest.param({"dryRun": "yes"}, {"pod": "shop/web-%"}, id="a dry run that is no truth"),
+        pytest.param({"dryRun": "yes"}, {"pod": "shop/web-%"}, id="an invalid dryRun"),
     ],
 )
-async def test_x114_each_patched_pod_is_one_line(
-    asked: dict[str, Any], told: dict[str, Any], caplog: pytest.LogCaptureFixture
+async def test_x114_each_patched_pod_is_logged_in_one_line(
+    fields: dict[str, Any], logged: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = Harness(FakeCluster(VpaMatch(WEB)))
     with caplog.at_level(logging.INFO):
-        await harness.review(pod_request(POD, namespace="shop") | asked)
+        await harness.review(pod_request(POD, namespace="shop") | fields)
     (line,) = caplog.records
     assert line.message == "pod patched"
     own = {"pod", "vpa", "changes", "dry_run"} & vars(line).keys()
     changed = {"vpa": "shop/web", "changes": "app cpu 1 -> 250m"}
-    assert {name: vars(line)[name] for name in own} == told | changed
+    assert {name: vars(line)[name] for name in own} == logged | changed
 
 
-async def test_x114_a_strange_name_costs_no_patch(caplog: pytest.LogCaptureFixture) -> None:
+async def test_x114_a_pod_with_an_invalid_name_is_patched(caplog: pytest.LogCaptureFixture) -> None:
     strange = POD | {"metadata": {"generateName": 7}}
     with caplog.at_level(logging.INFO):
         response = await Harness(FakeCluster(VpaMatch(WEB))).review(pod_request(strange))
@@ -73,7 +73,7 @@ async def test_x114_a_strange_name_costs_no_patch(caplog: pytest.LogCaptureFixtu
     assert vars(line)["pod"] == "default/7%"
 
 
-async def test_x114_a_pod_that_passes_unchanged_is_no_line(
+async def test_x114_an_unchanged_pod_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -87,14 +87,14 @@ async def test_x114_a_pod_that_passes_unchanged_is_no_line(
         pytest.param(FakeCluster(), "no_vpa", id="no VPA"),
         pytest.param(FakeCluster(VpaMatch(off=True)), "off", id="only a VPA of mode Off"),
         pytest.param(
-            FakeCluster(VpaMatch(WEB), synced=False), "not_synced", id="caches still fill"
+            FakeCluster(VpaMatch(WEB), synced=False), "not_synced", id="caches have not synced"
         ),
         pytest.param(FakeCluster(LookupFailedError("gone")), "lookup_failed", id="owner unknown"),
-        pytest.param(FakeCluster(KeyError("bug")), "error", id="a bug of ours"),
+        pytest.param(FakeCluster(KeyError("bug")), "error", id="an unexpected error"),
         pytest.param(
             FakeCluster(VpaMatch(vpa(recommendations=(recommendation(target={"cpu": "lots"}),)))),
             "error",
-            id="a VPA whose target is no quantity",
+            id="a VPA with an invalid target",
         ),
         pytest.param(
             FakeCluster(VpaMatch(vpa(mode="FromTheFuture", recommendations=()))),
@@ -103,9 +103,7 @@ async def test_x114_a_pod_that_passes_unchanged_is_no_line(
         ),
     ],
 )
-async def test_a_pod_passes_whatever_the_cluster_is_like(
-    cluster: FakeCluster, outcome: str
-) -> None:
+async def test_every_pod_is_allowed(cluster: FakeCluster, outcome: str) -> None:
     harness = Harness(cluster)
     response = await harness.review(pod_request(POD))
     assert response["allowed"]
@@ -116,24 +114,24 @@ async def test_a_pod_passes_whatever_the_cluster_is_like(
 @pytest.mark.parametrize(
     "target",
     [
-        pytest.param("lots", id="no quantity"),
+        pytest.param("lots", id="an invalid quantity"),
         pytest.param("-1", id="negative: the API server would refuse the pod"),
     ],
 )
-async def test_a_recommendation_that_makes_no_sense_is_one_line(
+async def test_an_invalid_recommendation_is_logged_in_one_line(
     target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     strange = vpa("odd", recommendations=(recommendation(target={"cpu": target}),))
     harness = Harness(FakeCluster(VpaMatch(strange)))
     assert await harness.review(pod_request(POD)) == ALLOWED
     assert harness.counted("Pod", "error") == 1
-    (told,) = caplog.records
-    assert told.exc_info is None
-    assert vars(told)["vpa"] == "odd"
-    assert target in vars(told)["error"]
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert vars(record)["vpa"] == "odd"
+    assert target in vars(record)["error"]
 
 
-async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> None:
+async def test_a_boost_without_its_number_prevents_the_patch_and_not_the_pod() -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor"))
     broken = vpa(policies=(ContainerPolicy(container_name="*", startup_boost=boost),))
     harness = Harness(FakeCluster(VpaMatch(broken)), gates="CPUStartupBoost=true")
@@ -141,7 +139,7 @@ async def test_a_boost_without_its_number_costs_the_patch_and_not_the_pod() -> N
     assert harness.counted("Pod", "error") == 1
 
 
-async def test_a_look_up_that_hangs_is_given_up() -> None:
+async def test_a_hanging_lookup_is_cancelled() -> None:
     class Hanging(FakeCluster):
         async def match(self, pod: ObjectMeta) -> VpaMatch:
             await asyncio.Event().wait()
@@ -155,18 +153,18 @@ async def test_a_look_up_that_hangs_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("query", "outcome"),
     [
-        pytest.param("timeout=0s", "timed_out", id="no time at all"),
-        pytest.param("dryRun=All&timeout=0s", "timed_out", id="among others"),
-        pytest.param("timeout=1s", "patched", id="a second: a quarter of it is enough"),
-        pytest.param("timeout=30s", "patched", id="the longest"),
-        pytest.param("timeout=999999s", "patched", id="longer than any API server waits"),
-        pytest.param("timeout=0", "patched", id="no duration"),
-        pytest.param("mytimeout=0s", "patched", id="something else"),
-        pytest.param("timeout=-1s", "patched", id="a negative one"),
-        pytest.param("", "patched", id="not told"),
+        pytest.param("timeout=0s", "timed_out", id="no time"),
+        pytest.param("dryRun=All&timeout=0s", "timed_out", id="among other parameters"),
+        pytest.param("timeout=1s", "patched", id="one second: a quarter is enough"),
+        pytest.param("timeout=30s", "patched", id="the maximum"),
+        pytest.param("timeout=999999s", "patched", id="longer than the maximum"),
+        pytest.param("timeout=0", "patched", id="without a unit"),
+        pytest.param("mytimeout=0s", "patched", id="another parameter"),
+        pytest.param("timeout=-1s", "patched", id="negative"),
+        pytest.param("", "patched", id="no parameter"),
     ],
 )
-async def test_the_deadline_follows_the_time_that_the_api_server_tells(
+async def test_the_deadline_follows_the_timeout_parameter_of_the_api_server(
     query: str, outcome: str
 ) -> None:
     class Slow(FakeCluster):
@@ -198,14 +196,14 @@ async def test_the_deadline_follows_the_time_that_the_api_server_tells(
         pytest.param({"metadata": {"labels": {"a": 1}}}, id="a label that is a number"),
     ],
 )
-async def test_a_strange_pod_passes_unchanged(pod: object) -> None:
+async def test_a_malformed_pod_is_allowed(pod: object) -> None:
     harness = Harness(FakeCluster(VpaMatch(WEB)))
     response = await harness.review(pod_request(pod))
     assert response["allowed"]
     assert "status" not in response
 
 
-async def test_a_pod_with_a_quantity_that_is_none_passes_unchanged() -> None:
+async def test_a_pod_with_an_invalid_quantity_passes_unchanged() -> None:
     pod = {
         "metadata": {},
         "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "x"}}}]},
@@ -233,21 +231,21 @@ async def test_another_resource_passes_unchanged() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/metrics", "/health-check", "/any/thing", "/any/thing/", "*", "/a%0Ab", ""]
 )
-async def test_every_path_and_method_is_a_review(method: str, path: str) -> None:
+async def test_every_path_and_method_is_answered_as_a_review(method: str, path: str) -> None:
     body = json.dumps({"request": pod_request(POD)}).encode()
     status, answer = await Harness().post(body, method=method, path=path)
     assert (status, json.loads(answer)["response"]) == (200, ALLOWED)
 
 
-async def test_a_body_in_pieces_is_one_review() -> None:
+async def test_a_body_in_chunks_is_one_review() -> None:
     body = json.dumps({"request": pod_request(POD)}).encode()
     messages = asgi.pieces(body[:10], b"", body[10:])
     status, answer = await Harness().post(b"", pieces=messages)
     assert (status, json.loads(answer)["response"]) == (200, ALLOWED)
 
 
-@pytest.mark.parametrize("received", [b'{"request":', None], ids=["in the middle", "at once"])
-async def test_a_client_that_goes_away_gets_no_answer_and_counts_nothing(
+@pytest.mark.parametrize("received", [b'{"request":', None], ids=["in the body", "before the body"])
+async def test_a_client_that_disconnects_gets_no_answer_and_is_not_counted(
     received: bytes | None,
 ) -> None:
     messages: list[asgi.Message] = [{"type": "http.disconnect"}]
@@ -277,19 +275,21 @@ async def test_another_content_type_gets_an_empty_answer(content_type: str) -> N
 @pytest.mark.parametrize(
     ("body", "outcome"),
     [
-        pytest.param(b"", "undecodable", id="nothing"),
-        pytest.param(b"{", "undecodable", id="half of something"),
+        pytest.param(b"", "undecodable", id="empty"),
+        pytest.param(b"{", "undecodable", id="truncated"),
         pytest.param(b"null", "undecodable", id="null"),
         pytest.param(b"[]", "undecodable", id="a list"),
-        pytest.param(b"\xff\xfe", "undecodable", id="no text"),
+        pytest.param(b"\xff\xfe", "undecodable", id="not UTF-8"),
         pytest.param(b'{"request": null}', "undecodable", id="no request"),
         pytest.param(b'{"request": 7}', "undecodable", id="a request that is a number"),
         pytest.param(b'{"request": {"uid": 7}}', "undecodable", id="a uid that is a number"),
-        pytest.param(b'{"request":' + b"[" * 100_000, "undecodable", id="a hundred thousand deep"),
-        pytest.param(b'{"request": {}}', "unsupported", id="a review of nothing"),
+        pytest.param(
+            b'{"request":' + b"[" * 100_000, "undecodable", id="nested 100,000 levels deep"
+        ),
+        pytest.param(b'{"request": {}}', "unsupported", id="an empty request"),
     ],
 )
-async def test_a_broken_body_is_allowed_and_counted_with_its_reason(
+async def test_an_invalid_body_is_allowed_and_counted_with_its_reason(
     body: bytes, outcome: str
 ) -> None:
     harness = Harness(FakeCluster(VpaMatch(WEB)))
@@ -301,15 +301,15 @@ async def test_a_broken_body_is_allowed_and_counted_with_its_reason(
 @pytest.mark.parametrize(
     ("status", "outcome"), [(413, "oversized"), (400, "refused"), (408, "refused")]
 )
-def test_what_the_server_refuses_is_counted(status: int, outcome: str) -> None:
+def test_requests_that_the_server_refuses_are_counted(status: int, outcome: str) -> None:
     harness = Harness()
     harness.metrics.refused(status)
     assert harness.counted("unknown", outcome) == 1
 
 
-async def test_fields_from_the_future_change_nothing() -> None:
+async def test_unknown_fields_are_ignored() -> None:
     def with_more(value: Any) -> Any:
-        """The same, with an unknown field in every object whose fields we know."""
+        """Return the value with an unknown field in every object of a known type."""
         if isinstance(value, dict) and not value.keys() & {"app", "cpu"}:
             return {key: with_more(one) for key, one in value.items()} | {"future": {"new": [1]}}
         return [with_more(one) for one in value] if isinstance(value, list) else value
@@ -320,7 +320,7 @@ async def test_fields_from_the_future_change_nothing() -> None:
     assert new.counted("Pod", "patched") == 1
 
 
-async def test_a_vpa_gets_its_default() -> None:
+async def test_a_vpa_gets_the_default_update_policy() -> None:
     harness = Harness()
     spec = {"targetRef": {"kind": "Deployment", "name": "web"}}
     response = await harness.review(vpa_request({"spec": spec}))
@@ -338,7 +338,7 @@ async def test_a_vpa_is_checked_before_the_caches_have_synced() -> None:
     assert harness.counted("VPA", "denied") == 1
 
 
-async def test_a_vpa_without_fault_passes_as_it_is() -> None:
+async def test_a_valid_vpa_passes_unchanged() -> None:
     spec = {
         "targetRef": {"kind": "Deployment", "name": "web"},
         "updatePolicy": {"updateMode": "Off"},
@@ -348,7 +348,7 @@ async def test_a_vpa_without_fault_passes_as_it_is() -> None:
     assert harness.counted("VPA", "allowed") == 1
 
 
-async def test_no_pod_waits_for_a_strange_vpa() -> None:
+async def test_a_pod_does_not_wait_for_an_expensive_vpa() -> None:
     harness = Harness(FakeCluster(VpaMatch(WEB)))
     policies = [{"containerName": f"c{number}" * 200} for number in range(200)]
     spec = {"updatePolicy": {}, "resourcePolicy": {"containerPolicies": policies}}
@@ -371,8 +371,8 @@ async def test_no_pod_waits_for_a_strange_vpa() -> None:
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
-async def test_a_vpa_that_nobody_writes_is_not_checked(operation: str) -> None:
-    """The registered rules don't ask for this; those that somebody else writes might."""
+async def test_operations_that_write_no_vpa_are_not_validated(operation: str) -> None:
+    """The registered rules exclude these operations; rules that another client writes may not."""
     request = vpa_request(None, {"spec": {"updatePolicy": {}}}) | {"operation": operation}
     harness = Harness()
     assert await harness.review(request) == {"uid": "u-2", "allowed": True}
@@ -382,16 +382,16 @@ async def test_a_vpa_that_nobody_writes_is_not_checked(operation: str) -> None:
 @pytest.mark.parametrize(
     "before",
     [
-        pytest.param({"spec": 7}, id="of another shape"),
+        pytest.param({"spec": 7}, id="an undecodable spec"),
         pytest.param(
             {"spec": {"resourcePolicy": {"containerPolicies": [{}] * 201}}}, id="too many policies"
         ),
     ],
 )
-async def test_an_old_vpa_that_cannot_be_read_is_replaced_by_a_good_one(
+async def test_an_undecodable_old_vpa_can_be_replaced_by_a_valid_one(
     before: dict[str, Any],
 ) -> None:
-    """X126: as a new object it has to be good in every field."""
+    """X126: the new VPA is validated like a created one."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     good = {"targetRef": target, "updatePolicy": {"updateMode": "Off"}}
     assert (await Harness().review(vpa_request({"spec": good}, old=before)))["allowed"]
@@ -400,7 +400,7 @@ async def test_an_old_vpa_that_cannot_be_read_is_replaced_by_a_good_one(
     assert response["status"]["details"]["causes"][0]["field"] == "spec.targetRef"
 
 
-async def test_the_references_metrics_count_pods_and_time() -> None:
+async def test_the_reference_s_metrics_count_pods_and_latency() -> None:
     harness = Harness(FakeCluster(VpaMatch(WEB)))
     await harness.review(pod_request(POD))
     harness.cluster.found = VpaMatch()
@@ -444,7 +444,7 @@ JSON = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(pod=JSON)
-def test_no_pod_is_refused_and_no_pod_is_an_error_of_the_server(pod: object) -> None:
+def test_random_pods_are_allowed(pod: object) -> None:
     async def ask() -> None:
         response = await Harness(FakeCluster(VpaMatch(WEB))).review(pod_request(pod))
         assert response["allowed"]
@@ -455,7 +455,7 @@ def test_no_pod_is_refused_and_no_pod_is_an_error_of_the_server(pod: object) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(body=st.binary(max_size=64) | st.builds(lambda value: json.dumps(value).encode(), JSON))
-def test_any_bytes_get_an_answer(body: bytes) -> None:
+def test_random_bodies_are_allowed(body: bytes) -> None:
     async def ask() -> None:
         status, answer = await Harness().post(body)
         assert status == 200

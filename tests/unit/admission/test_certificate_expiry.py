@@ -1,4 +1,4 @@
-"""When the webhook's certificates end: what is warned of, and what the metric says."""
+"""Expiry of the webhook's certificates: warnings and the metric."""
 
 import logging
 import math
@@ -21,12 +21,13 @@ from admission.certificate_expiry import (
 )
 from admission.metrics import AdmissionMetrics
 from certs import authority
+from fixed_clock import FixedClock
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=90)
 
 
-def made(lifetime: timedelta = LIFE) -> authority.Bundle:
+def new_bundle(lifetime: timedelta = LIFE) -> authority.Bundle:
     return authority.create(
         ["127.0.0.1"],
         make_key=lambda: ec.generate_private_key(ec.SECP256R1()),
@@ -39,8 +40,8 @@ def certificate(pem: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pem)
 
 
-def of_an_unknown_kind(pem: bytes) -> bytes:
-    """The certificate with a key of an algorithm that nobody has yet."""
+def with_unknown_algorithm(pem: bytes) -> bytes:
+    """Return the certificate with an unknown key algorithm."""
     der = certificate(pem).public_bytes(Encoding.DER)
     elliptic, unknown = bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d027f")
     assert elliptic in der
@@ -48,7 +49,7 @@ def of_an_unknown_kind(pem: bytes) -> bytes:
     return changed.public_bytes(Encoding.PEM)
 
 
-ONE, OTHER, LONG = made(), made(), made(2 * LIFE)
+ONE, OTHER, LONG = new_bundle(), new_bundle(), new_bundle(2 * LIFE)
 SHOWN = certificate(ONE.server.certificate)
 
 
@@ -63,7 +64,7 @@ SHOWN = certificate(ONE.server.certificate)
         ),
         pytest.param(timedelta(days=81), ExpiryStage.LAST_TENTH, id="a tenth left"),
         pytest.param(LIFE - timedelta(seconds=1), ExpiryStage.LAST_TENTH, id="the last second"),
-        pytest.param(LIFE, ExpiryStage.EXPIRED, id="the second after"),
+        pytest.param(LIFE, ExpiryStage.EXPIRED, id="expired"),
     ],
 )
 def test_stage(after: timedelta, wanted: ExpiryStage) -> None:
@@ -73,20 +74,22 @@ def test_stage(after: timedelta, wanted: ExpiryStage) -> None:
 @pytest.mark.parametrize(
     ("bundle", "wanted"),
     [
-        pytest.param(ONE.authority.certificate, ONE, id="the only one"),
-        pytest.param(OTHER.authority.certificate + ONE.authority.certificate, ONE, id="who signed"),
+        pytest.param(ONE.authority.certificate, ONE, id="a single certificate"),
+        pytest.param(
+            OTHER.authority.certificate + ONE.authority.certificate, ONE, id="the one that signed"
+        ),
         pytest.param(
             OTHER.authority.certificate + LONG.authority.certificate,
             LONG,
-            id="a chain: who expires last",
+            id="a chain: the one that expires last",
         ),
         pytest.param(
-            of_an_unknown_kind(OTHER.authority.certificate) + ONE.authority.certificate,
+            with_unknown_algorithm(OTHER.authority.certificate) + ONE.authority.certificate,
             ONE,
-            id="beside one with a key from the future",
+            id="beside one with an unknown key algorithm",
         ),
         pytest.param(b"", None, id="an empty file"),
-        pytest.param(b"no PEM", None, id="garbage"),
+        pytest.param(b"no PEM", None, id="not PEM"),
     ],
 )
 def test_issuer(bundle: bytes, wanted: authority.Bundle | None) -> None:
@@ -96,66 +99,63 @@ def test_issuer(bundle: bytes, wanted: authority.Bundle | None) -> None:
 
 @dataclass
 class Watched:
-    """Certificates that a test replaces, and a clock that it turns."""
+    """Certificates and a clock that a test replaces."""
 
     bundle: authority.Bundle = ONE
-    time: datetime = NOW
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.expiry = CertificateExpiry(
             lambda: certificate(self.bundle.server.certificate),
             lambda: self.bundle.authority.certificate,
-            self,
+            self.clock,
             AdmissionMetrics(self.registry),
         )
-
-    def now(self) -> datetime:
-        return self.time
 
     def remaining(self, name: str) -> float | None:
         sample = "vpa_admission_controller_certificate_remaining_seconds"
         return self.registry.get_sample_value(sample, {"certificate": name})
 
 
-def test_the_metric_is_what_is_left_at_the_moment_of_the_scrape() -> None:
+def test_the_metric_is_computed_at_each_scrape() -> None:
     it = Watched()
     assert it.remaining(SERVING) == LIFE.total_seconds()
-    it.time += LIFE + timedelta(seconds=5)
+    it.clock.time += LIFE + timedelta(seconds=5)
     assert (it.remaining(SERVING), it.remaining(AUTHORITY)) == (-5, -5)
     it.bundle = LONG
     assert it.remaining(AUTHORITY) == LIFE.total_seconds() - 5
 
 
-def test_without_a_ca_file_there_is_no_number() -> None:
+def test_without_a_ca_file_the_metric_is_nan() -> None:
     it = Watched(
         authority.Bundle(authority=authority.Pair(key=b"", certificate=b""), server=ONE.server)
     )
-    it.expiry.look()
+    it.expiry.check()
     assert math.isnan(it.remaining(AUTHORITY) or 0)
     assert it.remaining(SERVING) == LIFE.total_seconds()
 
 
-def test_each_certificate_is_warned_of_once_at_each_stage(
+def test_each_certificate_is_logged_once_at_each_stage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     it = Watched()
-    told: list[list[int]] = []
+    logged: list[list[int]] = []
     for days in (0, 59, 60, 61, 81, 82, 90, 91):
         caplog.clear()
-        it.time = NOW + timedelta(days=days)
-        it.expiry.look()
-        told.append([record.levelno for record in caplog.records])
+        it.clock.time = NOW + timedelta(days=days)
+        it.expiry.check()
+        logged.append([record.levelno for record in caplog.records])
     warning, error = [logging.WARNING] * 2, [logging.ERROR] * 2
-    assert told == [[], [], warning, [], warning, [], error, []]
+    assert logged == [[], [], warning, [], warning, [], error, []]
 
 
-def test_a_new_certificate_that_is_old_is_warned_of_too(caplog: pytest.LogCaptureFixture) -> None:
-    it = Watched(time=NOW + timedelta(days=60))
-    it.expiry.look()
+def test_a_replaced_certificate_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    it = Watched(clock=FixedClock(NOW + timedelta(days=60)))
+    it.expiry.check()
     it.bundle = OTHER
-    it.expiry.look()
+    it.expiry.check()
     it.bundle = LONG
-    it.expiry.look()
-    told = [(vars(record)["certificate"], vars(record)["days"]) for record in caplog.records]
-    assert told == [(SERVING, "30.0"), (AUTHORITY, "30.0")] * 2
+    it.expiry.check()
+    logged = [(vars(record)["certificate"], vars(record)["days"]) for record in caplog.records]
+    assert logged == [(SERVING, "30.0"), (AUTHORITY, "30.0")] * 2

@@ -1,4 +1,4 @@
-"""Which VPA a new pod gets, when owners and selectors are strange, late or refused."""
+"""The VPA of a new pod if owners or selectors are missing, late, refused or invalid."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -25,7 +25,7 @@ DEPLOYMENT = Controller("default", "Deployment", "web", "apps/v1")
 
 
 class FakeTargets:
-    """Every owner leads to one controller; errors come first, as often as they are listed."""
+    """Raises the listed errors one by one, and then resolves every owner to one controller."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ async def test_the_vpa_of_the_topmost_controller() -> None:
     assert name_of(await match(FakeTargets(), vpa("web"), vpa("db", target=("X", "db")))) == "web"
 
 
-async def test_of_several_the_oldest() -> None:
+async def test_of_several_vpas_the_oldest_is_chosen() -> None:
     young = vpa("a", created=CREATED + timedelta(seconds=1))
     assert name_of(await match(FakeTargets(), young, vpa("b"), vpa("c"))) == "b"
 
@@ -84,17 +84,17 @@ async def test_an_older_vpa_of_mode_off_does_not_shadow_an_active_one() -> None:
     assert name_of(await match(FakeTargets(), vpa("older", mode="Off"), active)) == "active"
 
 
-async def test_only_a_vpa_of_mode_off() -> None:
+async def test_a_vpa_of_mode_off_alone() -> None:
     assert await match(FakeTargets(), vpa(mode="Off")) == VpaMatch(off=True)
 
 
-async def test_mode_off_with_a_boost_takes_part() -> None:
+async def test_a_vpa_of_mode_off_with_a_boost_competes() -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
     policy = ContainerPolicy(container_name="*", startup_boost=boost)
     assert name_of(await match(FakeTargets(), vpa("x", mode="Off", policies=(policy,)))) == "x"
 
 
-async def test_a_vpa_without_selector_costs_itself_only() -> None:
+async def test_a_vpa_without_selector_is_skipped_alone() -> None:
     targets = FakeTargets(selectors={"a": TargetError("no scale")})
     assert name_of(await match(targets, vpa("a"), vpa("b"))) == "b"
 
@@ -103,7 +103,7 @@ async def test_a_selector_that_does_not_select_the_pod() -> None:
     assert await match(FakeTargets(selectors={"a": NOTHING}), vpa("a")) == VpaMatch()
 
 
-async def test_without_any_vpa_in_the_namespace_nobody_is_asked() -> None:
+async def test_without_a_vpa_in_the_namespace_no_owner_is_requested() -> None:
     targets = FakeTargets()
     assert await match(targets, vpa(namespace="elsewhere")) == VpaMatch()
     assert targets.asked == []
@@ -125,7 +125,7 @@ async def test_a_static_pod_is_owned_by_its_node() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-async def test_an_owner_that_is_only_just_created_is_waited_for(times: int) -> None:
+async def test_a_missing_owner_is_requested_again(times: int) -> None:
     targets = FakeTargets(errors=[missing() for _ in range(times)])
     assert name_of(await match(targets, vpa("web"))) == "web"
     assert len(targets.asked) == times + 1
@@ -134,11 +134,11 @@ async def test_an_owner_that_is_only_just_created_is_waited_for(times: int) -> N
 @pytest.mark.parametrize(
     "errors",
     [
-        pytest.param([missing() for _ in range(6)], id="an owner that never comes"),
-        pytest.param([TargetError("refused", transient=True)], id="an owner that can't be read"),
+        pytest.param([missing() for _ in range(6)], id="an owner that stays missing"),
+        pytest.param([TargetError("refused", transient=True)], id="a refused request"),
         pytest.param([TargetError("cycle", problem=OwnerProblem.CYCLE)], id="a cycle"),
     ],
 )
-async def test_owners_that_cannot_be_found_out(errors: list[TargetError]) -> None:
+async def test_errors_of_owner_lookups(errors: list[TargetError]) -> None:
     with pytest.raises(LookupFailedError):
         await match(FakeTargets(errors=errors), vpa())

@@ -1,4 +1,4 @@
-"""POST /debug/explain: which VPA and why, each number's way, and what is wrong with a manifest."""
+"""POST /debug/explain: the VPA, the steps of each number, and errors of a manifest."""
 
 import json
 import re
@@ -71,7 +71,7 @@ ADVICE = (recommendation(target={"cpu": "700m"}),)
 
 
 class FewVpas:
-    """A cluster with some VPAs, whose targets select what ``selectors`` says."""
+    """A cluster with some VPAs; ``selectors`` has the selectors of their targets, by VPA."""
 
     synced = True
     limits: tuple[LimitRangeSpec, ...] = ()
@@ -123,8 +123,8 @@ async def ask(
 async def explained(cluster: Any, body: bytes = DEPLOYMENT) -> dict[str, Any]:
     answer = await ask(cluster, body)
     assert (answer.status, answer.media) == (200, "application/json")
-    told: dict[str, Any] = json.loads(answer.body)
-    return told
+    explanation: dict[str, Any] = json.loads(answer.body)
+    return explanation
 
 
 WHOLE = b"""
@@ -142,9 +142,9 @@ spec:
 """
 
 
-async def test_resources_of_the_pod_as_a_whole() -> None:
-    told = await explained(FewVpas(vpa(recommendations=ADVICE)), WHOLE % b"200m")
-    assert told["podLevel"] == {
+async def test_pod_level_resources() -> None:
+    explanation = await explained(FewVpas(vpa(recommendations=ADVICE)), WHOLE % b"200m")
+    assert explanation["podLevel"] == {
         "requests": {"cpu": "200m"},
         "limits": {"cpu": "1"},
         "numbers": [
@@ -161,18 +161,18 @@ async def test_resources_of_the_pod_as_a_whole() -> None:
     assert "the pod as a whole\n  has requests cpu 200m; limits cpu 1\n" in answer.body.decode()
 
 
-async def test_why_nothing_fits_into_the_pod() -> None:
-    """The proxy, for which nothing is recommended, takes all but the millicore that is kept."""
+async def test_pod_level_resources_without_room() -> None:
+    """The proxy has no recommendation and leaves one millicore, which is reserved."""
     body = WHOLE.replace(b"cpu: 100m", b"cpu: 0", 1) % b"101m"
-    told = await explained(FewVpas(vpa(recommendations=ADVICE)), body)
-    assert told["why"].startswith(
+    explanation = await explained(FewVpas(vpa(recommendations=ADVICE)), body)
+    assert explanation["why"].startswith(
         "VPA web targets Deployment web; nothing is applied: pod_level_resources_exhausted: "
     )
-    assert [each["op"] for each in told["patch"]] == ["add", "add"], "annotations alone"
-    assert told["podLevel"]["numbers"] == []
+    assert [each["op"] for each in explanation["patch"]] == ["add", "add"], "annotations alone"
+    assert explanation["podLevel"]["numbers"] == []
 
 
-# Which VPA, and why
+# The choice of the VPA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,7 @@ CASES = [
         fates=("web: chosen",),
     ),
     Case(
-        id="a boost without its gate",
+        id="a boost, the gate is off",
         cluster=FewVpas(vpa(policies=(BOOSTED,), recommendations=ADVICE)),
         outcome="patched",
         why="VPA web targets Deployment web; nothing is boosted: the feature gate CPUStartupBoost",
@@ -224,7 +224,7 @@ CASES = [
         fates=("web: mode_off",),
     ),
     Case(
-        id="another's labels, and a broken target",
+        id="a selector of other pods, and an invalid target",
         cluster=FewVpas(vpa("broken"), vpa("other"), selectors={"other": NOTHING}),
         outcome="no_vpa",
         why="no VPA that targets Deployment web applies to the pod",
@@ -258,21 +258,21 @@ CASES = [
         why="Job web is neither of a well-known kind nor scalable",
     ),
     Case(
-        id="owners that can't be found out",
+        id="owners that can't be found",
         cluster=FewVpas(vpa(), topmost=HANGS),
         outcome="lookup_failed",
-        why="who owns Deployment web can't be found out: no route to host; the pod passes "
+        why="the owner of Deployment web can't be found: no route to host; the pod passes "
         "unchanged",
     ),
     Case(
-        id="a recommendation that is no quantity",
+        id="an invalid recommendation",
         cluster=FewVpas(vpa(recommendations=(recommendation(target={"cpu": "lots"}),))),
         outcome="error",
         why="a number of VPA web or of the pod can't be used: not a quantity: 'lots'",
         fates=("web: chosen",),
     ),
     Case(
-        id="caches that still fill",
+        id="caches have not synced",
         cluster=FakeCluster(synced=False),
         outcome="not_synced",
         why="the cluster has not been listed yet; until then pods pass unchanged",
@@ -281,39 +281,40 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_which_vpa_and_why(case: Case) -> None:
-    told = await explained(case.cluster, case.body)
-    assert told["outcome"] == case.outcome
-    assert told["why"].startswith(case.why)
-    fates = [f"{each['name']}: {each['fate']}" for each in told["candidates"]]
+async def test_the_chosen_vpa_and_the_reason(case: Case) -> None:
+    explanation = await explained(case.cluster, case.body)
+    assert explanation["outcome"] == case.outcome
+    assert explanation["why"].startswith(case.why)
+    fates = [f"{each['name']}: {each['fate']}" for each in explanation["candidates"]]
     assert fates == list(case.fates)
-    assert bool(told["patch"]) == (case.outcome == "patched")
+    assert bool(explanation["patch"]) == (case.outcome == "patched")
 
 
 async def test_with_its_gate_a_boost_is_a_step() -> None:
     cluster = FewVpas(vpa(policies=(BOOSTED,), recommendations=ADVICE))
     app = app_of(Harness(cluster, gates="CPUStartupBoost=true").reviewer)
-    told = json.loads((await post(app, debugging.PATH, DEPLOYMENT)).body)
-    assert told["why"] == "VPA web targets Deployment web"
-    request = told["containers"][0]["numbers"][0]
+    explanation = json.loads((await post(app, debugging.PATH, DEPLOYMENT)).body)
+    assert explanation["why"] == "VPA web targets Deployment web"
+    request = explanation["containers"][0]["numbers"][0]
     assert request["steps"][-1] == {"step": "start-up boost: Factor 2", "value": "1400m"}
     assert request["patched"] == "1400m"
 
 
-async def test_a_look_up_that_takes_too_long() -> None:
-    told = await explained(FakeCluster(TimeoutError()))
-    assert told["outcome"] == "timed_out"
+async def test_a_lookup_that_times_out() -> None:
+    explanation = await explained(FakeCluster(TimeoutError()))
+    assert explanation["outcome"] == "timed_out"
     assert (
-        told["why"] == "who owns Deployment web was not found out in time; the pod passes unchanged"
+        explanation["why"]
+        == "the owner of Deployment web was not found in time; the pod passes unchanged"
     )
 
 
 # The numbers
 
 
-async def test_each_number_has_its_steps_and_its_place_in_the_patch() -> None:
-    told = await explained(FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE)))
-    app, proxy = told["containers"]
+async def test_each_number_has_its_steps_and_its_path_in_the_patch() -> None:
+    explanation = await explained(FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE)))
+    app, proxy = explanation["containers"]
     assert app["policy"] == {"containerName": "*", "maxAllowed": {"cpu": "500m"}}
     assert (app["requests"], app["limits"]) == ({"cpu": "100m"}, {"cpu": "200m"})
     assert app["numbers"][0] == {
@@ -330,7 +331,7 @@ async def test_each_number_has_its_steps_and_its_place_in_the_patch() -> None:
     assert proxy["numbers"] == []
 
 
-async def test_the_text_for_people() -> None:
+async def test_the_explanation_as_text() -> None:
     cluster = FewVpas(vpa(policies=(POLICY,), recommendations=ADVICE))
     bounds = LimitRangeItem(type="Container", max={"cpu": "2", "memory": "1Gi"})
     cluster.limits = (LimitRangeSpec(limits=(bounds,)),)
@@ -360,7 +361,7 @@ async def test_the_text_for_people() -> None:
     assert '  add /spec/containers/0/resources/requests/cpu "500m"' in lines
 
 
-async def test_recommendations_for_other_containers_are_shown_apart() -> None:
+async def test_recommendations_for_other_containers_are_listed_separately() -> None:
     gone = recommendation("gone", target={"cpu": "1"})
     answer = await ask(FewVpas(vpa(recommendations=(*ADVICE, gone))), accept="text/plain")
     lines = answer.body.decode().splitlines()
@@ -374,15 +375,15 @@ async def test_recommendations_for_other_containers_are_shown_apart() -> None:
     ]
 
 
-async def test_of_endless_recommendations_for_others_the_first_are_shown() -> None:
-    """It would hold up the pods."""
+async def test_only_the_first_recommendations_for_other_containers_are_listed() -> None:
+    """Listing all of them would delay reviews of pods."""
     many = (recommendation(f"c{number}", target={"cpu": "1"}) for number in range(5000))
-    told = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))
-    assert len(told["containers"]) == 102
-    assert told["containers"][0]["numbers"][0]["patched"] == "700m"
+    explanation = await explained(FewVpas(vpa(recommendations=(*many, *ADVICE))))
+    assert len(explanation["containers"]) == 102
+    assert explanation["containers"][0]["numbers"][0]["patched"] == "700m"
 
 
-async def test_the_answer_holds_the_patched_pod() -> None:
+async def test_the_answer_contains_the_patched_pod() -> None:
     explanation = await explained(FewVpas(vpa(recommendations=ADVICE)))
     pod = explanation["pod"]
     assert pod == jsonpatch.apply_patch(TEMPLATE_POD, explanation["patch"])
@@ -401,10 +402,10 @@ async def test_a_pod_that_passes_unchanged_is_answered_as_it_was_posted() -> Non
     assert (explanation["patch"], explanation["pod"]) == ([], TEMPLATE_POD)
 
 
-# What can't be explained
+# Errors
 
 
-async def test_a_bad_manifest_gets_the_field_and_the_fix() -> None:
+async def test_an_invalid_manifest_gets_the_field_and_the_fix() -> None:
     answer = await ask(FewVpas(), b"{apiVersion: v1, kind: Pod, metadata: {}}")
     assert answer.status == 422
     assert json.loads(answer.body) == {
@@ -414,7 +415,7 @@ async def test_a_bad_manifest_gets_the_field_and_the_fix() -> None:
     }
 
 
-async def test_the_same_as_text() -> None:
+async def test_an_error_as_text() -> None:
     answer = await ask(FewVpas(), b"", accept="text/plain")
     assert (answer.status, answer.media) == (400, "text/plain; charset=utf-8")
     assert answer.body.decode() == (
@@ -422,27 +423,27 @@ async def test_the_same_as_text() -> None:
     )
 
 
-async def test_two_namespaces() -> None:
+async def test_contradicting_namespaces() -> None:
     body = LONELY.replace(b"name: a}", b"name: a, namespace: b}")
     answer = await ask(FewVpas(), body, query="namespace=shop")
     assert (answer.status, json.loads(answer.body)["field"]) == (422, "metadata.namespace")
 
 
-async def test_a_body_without_end_is_not_read_to_its_end() -> None:
+async def test_a_body_above_the_limit_is_not_read_to_its_end() -> None:
     answer = await ask(FewVpas(), b" " * (2 * LARGEST + 2))
     assert answer.status == 413
 
 
-# Nothing but a look
+# Metrics and the OpenAPI document
 
 
-async def test_nothing_is_counted() -> None:
+async def test_explanations_are_not_counted_as_reviews() -> None:
     harness = Harness(FewVpas(vpa(recommendations=ADVICE)))
     await post(app_of(harness.reviewer), debugging.PATH, DEPLOYMENT)
     assert harness.counted("Pod", "patched") == 0
 
 
-async def test_the_page_of_endpoints_describes_it() -> None:
+async def test_the_openapi_document_describes_the_endpoint() -> None:
     described = app_of(Harness(FewVpas()).reviewer).openapi()["paths"][debugging.PATH]["post"]
     assert "application/yaml" in described["requestBody"]["content"]
     answers = described["responses"]
@@ -460,7 +461,7 @@ async def test_the_page_of_endpoints_describes_it() -> None:
         assert set(answer["content"]) == {"application/json", "text/plain"}
 
 
-async def test_every_reference_of_the_page_leads_somewhere() -> None:
+async def test_every_reference_of_the_openapi_document_resolves() -> None:
     page = app_of(Harness(FewVpas()).reviewer).openapi()
     found = set(re.findall(r'"\$ref": *"#/([^"]+)"', json.dumps(page)))
     assert found

@@ -1,4 +1,4 @@
-"""Manifests that people post by hand, and what they are told about those that can't be used."""
+"""Manifests that users post to /debug/explain, and the errors of invalid ones."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def read_text(text: str, *, namespace: str = "") -> tuple[str, dict[str, Any]]:
     return found.namespace, pod
 
 
-def test_a_pod_stays_as_it_is() -> None:
+def test_a_pod_is_read_unchanged() -> None:
     namespace, pod = read_text(POD)
     assert namespace == "default"
     assert pod["metadata"] == {
@@ -57,12 +57,12 @@ def test_a_pod_stays_as_it_is() -> None:
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": 1, "memory": "64Mi"}
 
 
-def test_json_is_read_as_well() -> None:
+def test_json_is_accepted() -> None:
     _, pod = read_text(POD)
     assert read_text(json.dumps(pod, indent="\t"))[1] == pod
 
 
-def test_json_may_write_a_character_in_two_halves() -> None:
+def test_json_may_contain_surrogate_pairs() -> None:
     _, pod = read_text(POD)
     pod["metadata"]["annotations"] = {"mood": "\N{GRINNING FACE}"}
     assert "\\ud83d\\ude00" in json.dumps(pod)
@@ -72,10 +72,10 @@ def test_json_may_write_a_character_in_two_halves() -> None:
 @pytest.mark.parametrize(
     ("text", "namespace", "want"),
     [
-        pytest.param(POD, "", "default", id="nobody says"),
-        pytest.param(POD, "shop", "shop", id="the address says"),
-        pytest.param(DEPLOYMENT, "", "shop", id="the manifest says"),
-        pytest.param(DEPLOYMENT, "shop", "shop", id="both say the same"),
+        pytest.param(POD, "", "default", id="neither"),
+        pytest.param(POD, "shop", "shop", id="the query"),
+        pytest.param(DEPLOYMENT, "", "shop", id="the manifest"),
+        pytest.param(DEPLOYMENT, "shop", "shop", id="both agree"),
     ],
 )
 def test_namespaces(text: str, namespace: str, want: str) -> None:
@@ -97,7 +97,7 @@ def test_a_template_makes_a_pod_that_its_object_controls(text: str, owner: dict[
     assert ("labels" in pod["metadata"]) == (owner["kind"] == "Deployment")
 
 
-def test_of_several_objects_the_one_that_makes_pods() -> None:
+def test_of_several_documents_the_workload_is_used() -> None:
     others = "kind: Service\n---\n" + DEPLOYMENT + "---\nkind: VerticalPodAutoscaler\n---\n"
     assert read_text(others) == read_text(DEPLOYMENT)
 
@@ -106,7 +106,7 @@ def listed(*items: object) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def test_of_a_list_the_one_that_makes_pods() -> None:
+def test_of_a_list_the_workload_is_used() -> None:
     deployment = yaml.safe_load(DEPLOYMENT)
     assert read_text(listed(deployment)) == read_text(DEPLOYMENT)
     assert read_text(listed({"kind": "Service"}, deployment)) == read_text(DEPLOYMENT)
@@ -119,10 +119,10 @@ def with_resources(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "status", "field", "problem"),
     [
-        pytest.param("", 400, "(the body)", "empty", id="nothing"),
-        pytest.param("{", 400, "(the body)", "neither YAML nor JSON", id="broken"),
-        pytest.param("\x00", 400, "(the body)", "neither YAML nor JSON", id="no text"),
-        pytest.param("[" * 10_000, 400, "(the body)", "nests deeper", id="brackets in brackets"),
+        pytest.param("", 400, "(the body)", "empty", id="empty"),
+        pytest.param("{", 400, "(the body)", "neither YAML nor JSON", id="invalid YAML"),
+        pytest.param("\x00", 400, "(the body)", "neither YAML nor JSON", id="a NUL character"),
+        pytest.param("[" * 10_000, 400, "(the body)", "nests deeper", id="nested brackets"),
         pytest.param("a: &a 1\nb: *a", 400, "(the body)", "alias *a", id="an alias"),
         pytest.param(
             POD + "---" + POD, 400, "(the body)", "2 objects that make pods", id="two pods"
@@ -132,16 +132,22 @@ def with_resources(text: str) -> str:
             400,
             "(the body)",
             "2 objects",
-            id="a long list",
+            id="a list of two workloads",
         ),
         pytest.param(listed(), 400, "(the body)", "0 objects", id="an empty list"),
         pytest.param(
-            "kind: List\nitems: 7", 400, "(the body)", "0 objects", id="a list of nothing"
+            "kind: List\nitems: 7",
+            400,
+            "(the body)",
+            "0 objects",
+            id="a list whose items are a number",
         ),
         pytest.param(listed(7), 422, "(the body)", "no object", id="a list of numbers"),
-        pytest.param("a: 1\n---\nb: 1", 400, "(the body)", "0 objects that", id="two of no kind"),
+        pytest.param(
+            "a: 1\n---\nb: 1", 400, "(the body)", "0 objects that", id="two objects without a kind"
+        ),
         pytest.param("x" * (LARGEST + 1), 413, "(the body)", "larger than", id="too large"),
-        pytest.param("web", 422, "(the body)", "no object", id="a word"),
+        pytest.param("web", 422, "(the body)", "no object", id="a string"),
         pytest.param("{}", 422, "kind", "missing", id="no kind"),
         pytest.param("kind: Service", 422, "kind", "'Service'", id="another kind"),
         pytest.param("kind: AdmissionReview", 422, "kind", "review", id="a review"),
@@ -158,7 +164,7 @@ def with_resources(text: str) -> str:
         pytest.param(
             "kind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: 1}",
             *(422, "spec.jobTemplate", "no object"),
-            id="a number for a template",
+            id="a template that is a number",
         ),
         pytest.param(
             "kind: Pod\napiVersion: v1\nmetadata: {}",
@@ -168,7 +174,7 @@ def with_resources(text: str) -> str:
         pytest.param(
             POD.replace("name: app", "name: [app]"),
             *(422, "spec.containers[0].name", "Expected `str`, got `array`"),
-            id="a list for a name",
+            id="a name that is a list",
         ),
         pytest.param(
             POD.replace("name: app", "image: app"),
@@ -178,16 +184,16 @@ def with_resources(text: str) -> str:
         pytest.param(
             with_resources("requests: {cpu: lots}"),
             *(422, "spec.containers[0].resources.requests.cpu", "'lots' is no quantity"),
-            id="no quantity",
+            id="an invalid quantity",
         ),
         pytest.param(
             with_resources("limits: {memory: 1 Gi}"),
             *(422, "spec.containers[0].resources.limits.memory", "'1 Gi' is no quantity"),
-            id="a blank in a quantity",
+            id="a space in a quantity",
         ),
     ],
 )
-def test_what_cannot_be_used(text: str, status: int, field: str, problem: str) -> None:
+def test_invalid_manifests(text: str, status: int, field: str, problem: str) -> None:
     with pytest.raises(ManifestError) as raised:
         read(text.encode())
     assert (raised.value.status, raised.value.field) == (status, field)
@@ -195,7 +201,7 @@ def test_what_cannot_be_used(text: str, status: int, field: str, problem: str) -
     assert raised.value.fix
 
 
-def test_two_namespaces_are_one_too_many() -> None:
+def test_contradicting_namespaces_are_refused() -> None:
     with pytest.raises(ManifestError, match="the manifest says 'shop'") as raised:
         read(DEPLOYMENT.encode(), namespace="other")
     assert raised.value.field == "metadata.namespace"
@@ -215,8 +221,8 @@ TREES = st.recursive(
 )
 
 
-def nearly_right(tree: Any, path: list[str]) -> Any:
-    """A good manifest with something else in one place."""
+def with_replaced_value(tree: Any, path: list[str]) -> Any:
+    """Return a valid manifest with another value at one path."""
     manifest = yaml.safe_load(POD if len(path) < 3 else DEPLOYMENT)
     place = manifest
     for name in path[:-1]:
@@ -229,8 +235,8 @@ def nearly_right(tree: Any, path: list[str]) -> Any:
 
 @settings(max_examples=60, deadline=None, database=None)
 @given(tree=TREES, path=st.lists(NAMES, min_size=1, max_size=4))
-def test_whatever_is_posted_is_read_or_refused(tree: Any, path: list[str]) -> None:
-    for document in (tree, nearly_right(tree, path)):
+def test_random_manifests_are_read_or_refused(tree: Any, path: list[str]) -> None:
+    for document in (tree, with_replaced_value(tree, path)):
         with contextlib.suppress(ManifestError):
             read(yaml.safe_dump(document, allow_unicode=True).encode(errors="surrogatepass"))
         with contextlib.suppress(ManifestError):
@@ -241,6 +247,6 @@ def test_whatever_is_posted_is_read_or_refused(tree: Any, path: list[str]) -> No
 @given(
     body=st.binary(max_size=60) | st.text("{}[]:,-&*!|>'\"#%@ \n\tka1", max_size=40).map(str.encode)
 )
-def test_whatever_bytes_come(body: bytes) -> None:
+def test_random_bytes_are_read_or_refused(body: bytes) -> None:
     with contextlib.suppress(ManifestError):
         read(body)

@@ -1,4 +1,4 @@
-"""The worked examples of admission.md section 14, to the byte."""
+"""The worked examples of admission.md section 14, compared byte by byte."""
 
 import json
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ def boost(type: str, *, factor: int | None = None, quantity: str | None = None) 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    want: str  # operations as "path=value", and the annotations of every pod left out
-    told: str = ""  # vpaUpdates after "Pod resources updated by my-vpa: "
+    want: str  # operations as "path=value", without the annotations of every pod
+    updates: str = ""  # vpaUpdates after "Pod resources updated by my-vpa: "
     containers: tuple[Container, ...]
     targets: Targets | None = field(default_factory=dict)
     annotations: Mapping[str, str] | None = field(default_factory=dict)
@@ -104,7 +104,7 @@ CASES = [
         targets={"app": {"cpu": "587m", "memory": "262144k"}},
         want="/metadata/annotations={} 0={} 0/requests={} "
         "0/requests/cpu=587m 0/requests/memory=262144k",
-        told="container 0: cpu request, memory request",
+        updates="container 0: cpu request, memory request",
     ),
     Case(
         id="2 proportional limits, mixed suffix families",
@@ -112,14 +112,14 @@ CASES = [
         targets={"app": TARGET},
         want="0/requests/cpu=250m 0/requests/memory=262144k "
         "0/limits/cpu=500m 0/limits/memory=500Mi",
-        told="container 0: cpu request, memory request, cpu limit, memory limit",
+        updates="container 0: cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
         id="3 only a memory limit",
         containers=app(SMALL, {"memory": "200Mi"}),
         targets={"app": TARGET},
         want="0/requests/cpu=250m 0/requests/memory=262144k 0/limits/memory=500Mi",
-        told=f"container 0: {NO_CPU_LIMIT}, cpu request, memory request, memory limit",
+        updates=f"container 0: {NO_CPU_LIMIT}, cpu request, memory request, memory limit",
     ),
     Case(
         id="4 RequestsOnly, capped by the container's limits",
@@ -133,7 +133,7 @@ CASES = [
             ),
         ),
         want="0/requests/cpu=2 0/requests/memory=200Mi",
-        told="container 0: cpu capped to container limit, memory capped to container limit, "
+        updates="container 0: cpu capped to container limit, memory capped to container limit, "
         "cpu request, memory request",
     ),
     Case(
@@ -146,7 +146,7 @@ CASES = [
             ),
         ),
         want="0/requests/cpu=5 0/requests/memory=64Mi 0/limits/cpu=50 0/limits/memory=64Mi",
-        told="container 0: cpu capped to maxAllowed, memory capped to minAllowed, "
+        updates="container 0: cpu capped to maxAllowed, memory capped to minAllowed, "
         "cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
@@ -157,7 +157,7 @@ CASES = [
         targets={"app": {"cpu": "3", "memory": "200Mi"}},
         want="/metadata/annotations={} 0/requests/cpu=3 0/requests/memory=200Mi "
         "0/limits={} 0/limits/cpu=6 0/limits/memory=200Mi",
-        told="container 0: cpu request, memory request, cpu limit, memory limit",
+        updates="container 0: cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
         id="7 container LimitRange min and max",
@@ -165,7 +165,7 @@ CASES = [
         limits=limit_item("Container", max={"cpu": "1"}, min={"memory": "500M"}),
         targets={"app": {"cpu": "2", "memory": "200M"}},
         want="0/requests/cpu=1 0/requests/memory=500M 0/limits/cpu=1 0/limits/memory=500M",
-        told="container 0: cpu capped to fit Max in container LimitRange, "
+        updates="container 0: cpu capped to fit Max in container LimitRange, "
         "memory capped to fit Min in container LimitRange, "
         "cpu request, memory request, cpu limit, memory limit",
     ),
@@ -178,7 +178,7 @@ CASES = [
         limits=limit_item("Pod", max={"cpu": "90m"}),
         targets={"a": {"cpu": "15m"}, "b": {"cpu": "100m"}},
         want="0/requests/cpu=11m 0/limits/cpu=11m 1/requests/cpu=78m 1/limits/cpu=78m",
-        told=f"container 0: {NO_MEMORY_LIMIT}, cpu request, cpu limit; "
+        updates=f"container 0: {NO_MEMORY_LIMIT}, cpu request, cpu limit; "
         f"container 1: {NO_MEMORY_LIMIT}, cpu request, cpu limit",
     ),
     Case(
@@ -187,7 +187,7 @@ CASES = [
         annotations=None,
         targets=None,
         want="/metadata/annotations={} 0={}",
-        told="container 0: ",
+        updates="container 0: ",
     ),
     Case(
         id="10 second container with mode Off and no resources",
@@ -197,7 +197,7 @@ CASES = [
         targets={"app": {"cpu": "200m"}},
         features=FeatureGates(),
         want="/metadata/annotations={} 0/requests/cpu=200m 1={}",
-        told="container 0: cpu request; container 1: ",
+        updates="container 0: cpu request; container 1: ",
     ),
     Case(
         id="11 pod LimitRange and a container without recommendation (A13)",
@@ -212,7 +212,7 @@ CASES = [
         limits=limit_item("Pod", min={"memory": "500M"}),
         targets={"a": {"cpu": "1", "memory": "200M"}},
         want="0/requests/cpu=1 0/requests/memory=450M 0/limits/cpu=1 0/limits/memory=900M",
-        told="container 0: cpu request, memory request, cpu limit, memory limit",
+        updates="container 0: cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
         id="12 policy beats LimitRange (A9)",
@@ -221,7 +221,7 @@ CASES = [
         policies=(ContainerPolicy(container_name="*", min_allowed={"cpu": "1500m"}),),
         targets={"app": {"cpu": "2"}},
         want="0/requests/cpu=1500m 0/limits/cpu=3",
-        told="container 0: cpu capped to fit Max in container LimitRange, "
+        updates="container 0: cpu capped to fit Max in container LimitRange, "
         f"cpu capped to minAllowed, {NO_MEMORY_LIMIT}, cpu request, cpu limit",
     ),
     Case(
@@ -231,7 +231,7 @@ CASES = [
         policies=(ContainerPolicy(container_name="*", controlled_values="RequestsOnly"),),
         targets={"app": {"cpu": "1", "memory": "200M"}},
         want="0/requests/cpu=1 0/requests/memory=100M",
-        told="container 0: memory capped to fit Min in container LimitRange, "
+        updates="container 0: memory capped to fit Min in container LimitRange, "
         "memory capped to container limit, cpu request, memory request",
     ),
     Case(
@@ -239,7 +239,7 @@ CASES = [
         containers=app({"cpu": "1500m", "memory": "150"}, {"cpu": "2", "memory": "200"}),
         targets={"app": {"cpu": "1", "memory": "100"}},
         want="0/requests/cpu=1 0/requests/memory=100 0/limits/cpu=1333m 0/limits/memory=133",
-        told="container 0: cpu request, memory request, cpu limit, memory limit",
+        updates="container 0: cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
         id="15 limits without requests map",
@@ -247,14 +247,14 @@ CASES = [
         targets={"app": TARGET},
         want="0/requests={} 0/requests/cpu=250m 0/requests/memory=262144k "
         "0/limits/cpu=250m 0/limits/memory=262144k",
-        told="container 0: cpu request, memory request, cpu limit, memory limit",
+        updates="container 0: cpu request, memory request, cpu limit, memory limit",
     ),
     Case(
         id="16 cpu-only recommendation",
         containers=app({"cpu": "1", "memory": "1M"}, {"cpu": "10", "memory": "10M"}),
         targets={"app": {"cpu": "2"}},
         want="0/requests/cpu=2 0/limits/cpu=20",
-        told="container 0: memory: limit NOT set since recommendedRequest is nil or 0, "
+        updates="container 0: memory: limit NOT set since recommendedRequest is nil or 0, "
         "cpu request, cpu limit",
     ),
     Case(
@@ -264,7 +264,7 @@ CASES = [
         startup_boost=boost("Factor", factor=2),
         want='/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"100m"},'
         '"limits":{"cpu":"300m"}} 0/requests/cpu=300m 0/limits/cpu=900m',
-        told=f"container 0: {NO_MEMORY_LIMIT}, cpu request, cpu limit",
+        updates=f"container 0: {NO_MEMORY_LIMIT}, cpu request, cpu limit",
     ),
     Case(
         id="18 boost in mode Off",
@@ -277,7 +277,7 @@ CASES = [
         '/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"100m",'
         '"memory":"64Mi"},"limits":{"cpu":"100m","memory":"64Mi"}} '
         "0/requests/cpu=600m 0/limits/cpu=600m",
-        told="container 0: cpu request, cpu limit",
+        updates="container 0: cpu request, cpu limit",
     ),
     Case(
         id="19 boost with RequestsOnly stays below the limit",
@@ -287,7 +287,7 @@ CASES = [
         startup_boost=boost("Factor", factor=2),
         want='/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"100m"},'
         '"limits":{"cpu":"150m"}} 0/requests/cpu=149m',
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
         id="boost with RequestsOnly at a limit of 1m takes the limit itself",
@@ -297,10 +297,10 @@ CASES = [
         startup_boost=boost("Factor", factor=2),
         want='/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"1m"},'
         '"limits":{"cpu":"1m"}} 0/requests/cpu=1m',
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
-        id="the container's own boost beats the VPA's, and the flag bounds it",
+        id="the container's own boost takes precedence, and the flag bounds it",
         containers=app({"cpu": "100m"}),
         targets={"app": {"cpu": "100m"}},
         policies=(ContainerPolicy(container_name="*", startup_boost=boost("Factor", factor=9)),),
@@ -308,7 +308,7 @@ CASES = [
         most_boost=Quantity.parse("500m"),
         want='/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"100m"},'
         '"limits":{}} 0/requests/cpu=500m',
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
         id="no boost while the gate is off",
@@ -317,15 +317,15 @@ CASES = [
         startup_boost=boost("Factor", factor=2),
         features=FeatureGates(),
         want="0/requests/cpu=150m",
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
-        id="no boost of a type that we don't know (A5)",
+        id="no boost of an unknown type (A5)",
         containers=app({"cpu": "100m"}),
         targets={"app": {"cpu": "150m"}},
         startup_boost=boost("Someday"),
         want="0/requests/cpu=150m",
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
         id="no boost without cpu, where the reference crashes",
@@ -333,7 +333,7 @@ CASES = [
         targets={"app": {"cpu": "150m"}},
         startup_boost=StartupBoost(),
         want="0/requests/cpu=150m",
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
         id="with the gate a container of mode Off is skipped (A4)",
@@ -343,14 +343,14 @@ CASES = [
         startup_boost=boost("Factor", factor=1),
         want='/metadata/annotations/vpaCpuStartupBoost~1app={"requests":{"cpu":"100m"},'
         '"limits":{}} 0/requests/cpu=200m',
-        told="container 0: cpu request",
+        updates="container 0: cpu request",
     ),
     Case(
         id="an extended resource is escaped and comes last",
         containers=app({"cpu": "1"}),
         targets={"app": {"example.com/gpu": "2", "cpu": "2"}},
         want="0/requests/cpu=2 0/requests/example.com~1gpu=2",
-        told="container 0: cpu request, example.com/gpu request",
+        updates="container 0: cpu request, example.com/gpu request",
     ),
     Case(
         id="nothing to change: only the observed containers are written",
@@ -370,11 +370,11 @@ def test_patch(case: Case) -> None:
         "path": "/metadata/annotations/vpaObservedContainers",
         "value": names,
     }
-    if case.told:
+    if case.updates:
         assert resources.pop() == {
             "op": "add",
             "path": "/metadata/annotations/vpaUpdates",
-            "value": f"Pod resources updated by my-vpa: {case.told}",
+            "value": f"Pod resources updated by my-vpa: {case.updates}",
         }
     assert {operation["op"] for operation in resources} <= {"add"}
     assert " ".join(map(shown, resources)) == case.want

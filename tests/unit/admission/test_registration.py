@@ -1,4 +1,4 @@
-"""The webhook configuration, field by field, and how it is registered."""
+"""The webhook configuration, field by field, and its registration."""
 
 import asyncio
 import base64
@@ -17,12 +17,6 @@ from common.kube.client import PatchType
 PLAIN = Registration(service="vpa-webhook", namespace="kube-system", labels={})
 CA = b"-----BEGIN CERTIFICATE-----"
 ENCODED = base64.b64encode(CA).decode()
-
-
-def hook(chosen: Registration, ca: bytes = CA) -> dict[str, Any]:
-    (only,) = registration.configuration(chosen, ca)["webhooks"]
-    found: dict[str, Any] = only
-    return found
 
 
 def test_the_whole_configuration() -> None:
@@ -76,13 +70,13 @@ def test_the_whole_configuration() -> None:
 
 
 def by_flags(*flags: str) -> dict[str, Any]:
-    """The configuration that the flags ask for, of an installation in the namespace vpa."""
+    """Return the configuration for these flags, installed in the namespace vpa."""
     chosen = registration.of_settings(read_flags(AdmissionSettings, flags), namespace="vpa")
     return registration.configuration(chosen, CA)
 
 
 def field(configuration: Any, path: str) -> Any:
-    """What is at a path such as ``webhooks.0.timeoutSeconds``; None if nothing is."""
+    """Return the value at a path such as ``webhooks.0.timeoutSeconds``, or None."""
     found = configuration
     for key in path.split("."):
         found = found[int(key)] if isinstance(found, list) else found.get(key)
@@ -101,7 +95,7 @@ SERVICE = {"namespace": "vpa", "name": "vpa-webhook"}
 @pytest.mark.parametrize(
     ("flags", "path", "want"),
     [
-        # admission.md 9, row by row: the defaults first, then what changes them
+        # admission.md 9, row by row: each default, then the flags that change it
         ((), "metadata.name", "vpa-webhook-config"),
         ((), "metadata.labels", None),
         (("--webhook-labels=a:b, 'c':d",), "metadata.labels", {"a": "b", "c": "d"}),
@@ -116,7 +110,7 @@ SERVICE = {"namespace": "vpa", "name": "vpa-webhook"}
         ((), "webhooks.0.clientConfig", {"service": SERVICE, "caBundle": ENCODED}),
         (("--webhook-service=w",), "webhooks.0.clientConfig.service.name", "w"),
         (URL, "webhooks.0.clientConfig", {"url": "https://10.0.0.1:8000", "caBundle": ENCODED}),
-        # Addresses without the flag that asks for them change nothing.
+        # Addresses without --register-by-url have no effect.
         (URL[1:], "webhooks.0.clientConfig.service", SERVICE),
         ((), "webhooks.0.namespaceSelector", {}),
         (
@@ -135,7 +129,7 @@ SERVICE = {"namespace": "vpa", "name": "vpa-webhook"}
     ],
     ids=lambda value: " ".join(value) or "by default" if isinstance(value, tuple) else None,
 )
-def test_each_flag_says_what_it_says(flags: tuple[str, ...], path: str, want: object) -> None:
+def test_fields_by_flags(flags: tuple[str, ...], path: str, want: object) -> None:
     assert field(by_flags(*flags), path) == want
 
 
@@ -149,16 +143,15 @@ def test_each_flag_says_what_it_says(flags: tuple[str, ...], path: str, want: ob
         ((*URL, "--webhook-address=https://vpa.example"), "vpa.example"),
     ],
 )
-def test_the_certificate_has_to_bear_the_name_by_which_api_servers_call(
-    flags: tuple[str, ...], host: str
-) -> None:
+def test_the_host_name_that_the_certificate_needs(flags: tuple[str, ...], host: str) -> None:
     assert (
         registration.of_settings(read_flags(AdmissionSettings, flags), namespace="vpa").host == host
     )
 
 
-def test_without_a_bundle_there_is_no_field() -> None:
-    assert "caBundle" not in hook(PLAIN, b"")["clientConfig"]
+def test_without_a_bundle_the_field_is_absent() -> None:
+    configuration = registration.configuration(PLAIN, b"")
+    assert "caBundle" not in field(configuration, "webhooks.0.clientConfig")
 
 
 @pytest.mark.parametrize(
@@ -184,11 +177,11 @@ def test_malformed_labels(text: str) -> None:
 
 
 class FakeServer:
-    """Keeps one webhook configuration, and remembers what was asked of it."""
+    """Stores one webhook configuration, and records the calls."""
 
     def __init__(self, there: dict[str, Any] | None, *, faster: bool = False) -> None:
         self.there = there
-        self.faster = faster  # somebody else creates it just before us
+        self.faster = faster  # another replica creates it first
         self.calls: list[Any] = []
 
     async def get(self, _endpoint: object, name: str) -> dict[str, Any]:
@@ -217,13 +210,13 @@ async def register(server: Any, wanted: dict[str, Any] = WANTED) -> None:
     await registration.register(server, wanted)
 
 
-async def test_the_first_registration_creates() -> None:
+async def test_the_first_registration_creates_the_configuration() -> None:
     server = FakeServer(None)
     await register(server)
     assert server.calls == [("create", WANTED)]
 
 
-async def test_the_next_one_patches_and_never_deletes() -> None:
+async def test_the_next_registration_patches_the_configuration() -> None:
     server = FakeServer(registration.configuration(PLAIN, b"old"))
     await register(server)
     ((kind, patch),) = server.calls
@@ -231,7 +224,7 @@ async def test_the_next_one_patches_and_never_deletes() -> None:
     assert patch["webhooks"] == WANTED["webhooks"]
 
 
-async def test_a_replica_that_was_faster_is_no_trouble() -> None:
+async def test_a_configuration_that_another_replica_just_created_is_patched() -> None:
     server = FakeServer(None, faster=True)
     await register(server)
     ((kind, patch),) = server.calls
@@ -239,7 +232,7 @@ async def test_a_replica_that_was_faster_is_no_trouble() -> None:
     assert patch["webhooks"] == WANTED["webhooks"]
 
 
-async def test_without_a_bundle_of_ours_the_one_that_is_there_stays() -> None:
+async def test_without_an_own_bundle_the_stored_one_stays() -> None:
     server = FakeServer(WANTED)
     await register(server, registration.configuration(PLAIN, b""))
     ((_, patch),) = server.calls
@@ -250,7 +243,7 @@ async def patch_ca(server: Any, bundle: bytes) -> bool:
     return await ca_bundle.write(server, bundle)
 
 
-async def test_a_new_authority_changes_the_bundle_alone() -> None:
+async def test_a_new_authority_changes_only_the_bundle() -> None:
     server = FakeServer(WANTED | {"metadata": {"resourceVersion": "7"}})
     assert await patch_ca(server, b"new")
     bundle = base64.b64encode(b"new").decode()
@@ -259,28 +252,28 @@ async def test_a_new_authority_changes_the_bundle_alone() -> None:
     assert server.calls == [(PatchType.STRATEGIC, patch)]
 
 
-async def test_of_two_writers_one_has_to_look_again() -> None:
+async def test_a_patch_contains_the_resource_version() -> None:
     server = FakeServer(WANTED | {"metadata": {"resourceVersion": "7"}})
     await register(server)
     ((_, patch),) = server.calls
     assert patch["metadata"] == {"resourceVersion": "7", "labels": {}}
 
 
-async def test_a_configuration_of_somebody_else_gets_no_webhook() -> None:
+async def test_a_configuration_without_our_webhook_is_not_patched() -> None:
     server = FakeServer({"metadata": {}, "webhooks": [{"name": "other.example"}]})
     assert not await patch_ca(server, b"new")
     assert server.calls == []
 
 
-@pytest.mark.parametrize("bundle", [CA, b""], ids=["the same", "an empty file"])
-async def test_nothing_new_is_nothing_sent(bundle: bytes) -> None:
+@pytest.mark.parametrize("bundle", [CA, b""], ids=["an unchanged bundle", "an empty file"])
+async def test_an_unchanged_or_empty_bundle_is_not_sent(bundle: bytes) -> None:
     server = FakeServer(WANTED)
     assert not await patch_ca(server, bundle)
     assert server.calls == []
 
 
 @pytest.mark.parametrize("error", [ServerError("busy"), DecodeError("not JSON")], ids=str)
-async def test_registration_is_tried_until_it_is_accepted(
+async def test_registration_is_retried_until_it_succeeds(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def call() -> None:

@@ -1,4 +1,4 @@
-"""What of a stored webhook configuration is ours, field by field, and how hard we insist on it."""
+"""Drift of the stored webhook configuration from ours, and the backoff of restoring it."""
 
 import base64
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def wanted(*flags: str, bundle: bytes = OURS) -> dict[str, Any]:
 
 
 def as_stored(configuration: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with what API servers fill in."""
+    """Return a configuration with the defaults that API servers fill in."""
     there = deepcopy(configuration)
     (hook,) = there["webhooks"]
     hook |= {"matchPolicy": "Equivalent", "reinvocationPolicy": "Never"}
@@ -35,7 +35,7 @@ def as_stored(configuration: dict[str, Any]) -> dict[str, Any]:
     return there
 
 
-def test_what_was_created_is_right_with_what_api_servers_fill_in() -> None:
+def test_defaults_of_the_api_server_are_no_difference() -> None:
     by_url = ("--register-by-url", "--webhook-address=https://a", "--webhook-port=9")
     for flags in (FLAGS, by_url):
         assert registration_drift.differences(as_stored(wanted(*flags)), wanted(*flags)) == ()
@@ -62,7 +62,6 @@ def trust(bundle: bytes) -> Change:
 
 
 NAMES = "kubernetes.io/metadata.name"
-OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
             lambda there, _: there["metadata"]["labels"].update(a="c"), "labels", id="another label"
         ),
         pytest.param(
-            lambda there, _: there["metadata"]["labels"].update(x="y"), "", id="a label besides"
+            lambda there, _: there["metadata"]["labels"].update(x="y"), "", id="an additional label"
         ),
         pytest.param(
             lambda there, _: there["metadata"].update(annotations={"x": "y"}), "", id="annotations"
@@ -83,7 +82,9 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
         pytest.param(lambda there, _: there.update(webhooks=None), "webhooks", id="null webhooks"),
         pytest.param(lambda _, hook: hook.update(name="x"), "webhooks", id="another webhook"),
         pytest.param(
-            lambda there, _: there["webhooks"].insert(0, {"name": "x"}), "", id="one besides ours"
+            lambda there, _: there["webhooks"].insert(0, {"name": "x"}),
+            "",
+            id="an additional webhook",
         ),
         pytest.param(
             lambda _, hook: hook.update(admissionReviewVersions=["v1beta1"]),
@@ -92,11 +93,15 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
         ),
         pytest.param(lambda _, hook: hook["rules"].reverse(), "", id="rules in another order"),
         pytest.param(
-            lambda _, hook: hook["rules"][1]["operations"].reverse(), "", id="operations, too"
+            lambda _, hook: hook["rules"][1]["operations"].reverse(),
+            "",
+            id="operations in another order",
         ),
-        pytest.param(lambda _, hook: hook["rules"].pop(), "rules", id="a rule less"),
+        pytest.param(lambda _, hook: hook["rules"].pop(), "rules", id="a missing rule"),
         pytest.param(
-            lambda _, hook: hook["rules"].append({"operations": ["*"]}), "rules", id="a rule more"
+            lambda _, hook: hook["rules"].append({"operations": ["*"]}),
+            "rules",
+            id="an additional rule",
         ),
         pytest.param(
             lambda _, hook: hook["rules"][0].update(scope="Cluster"), "rules", id="another scope"
@@ -141,16 +146,18 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
             lambda _, hook: hook["clientConfig"].pop("caBundle"), "caBundle", id="no authority"
         ),
         pytest.param(trust(OTHER), "caBundle", id="another authority"),
-        pytest.param(trust(b"garbage"), "caBundle", id="an authority that is none"),
-        pytest.param(trust(OTHER + OURS), "", id="another authority besides ours"),
-        pytest.param(trust(OURS.replace(b"\n", b"\r\n")), "", id="our authority in other words"),
+        pytest.param(trust(b"garbage"), "caBundle", id="an invalid authority"),
+        pytest.param(trust(OTHER + OURS), "", id="an additional authority"),
         pytest.param(
-            replace("namespaceSelector"), "namespaceSelector", id="no namespace is exempted"
+            trust(OURS.replace(b"\n", b"\r\n")), "", id="our authority with other line breaks"
+        ),
+        pytest.param(
+            replace("namespaceSelector"), "namespaceSelector", id="no namespace is excluded"
         ),
         pytest.param(
             replace("namespaceSelector", requirement(NAMES, "NotIn", "x")),
             "namespaceSelector",
-            id="a namespace less is exempted",
+            id="a namespace fewer is excluded",
         ),
         pytest.param(
             replace("namespaceSelector", requirement(NAMES, "NotIn", "y", "x")),
@@ -160,12 +167,12 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
         pytest.param(
             add("namespaceSelector", requirement("control-plane", "DoesNotExist")),
             "",
-            id="a provider exempts its namespaces",
+            id="a provider excludes its namespaces",
         ),
         pytest.param(
             add("namespaceSelector", requirement("managed-by", "NotIn", "provider")),
             "",
-            id="by a value",
+            id="a provider excludes its namespaces by a label value",
         ),
         pytest.param(
             add("namespaceSelector", requirement("vpa", "Exists")),
@@ -180,15 +187,17 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
         pytest.param(
             lambda _, hook: hook["objectSelector"].update(matchLabels={"vpa": "yes"}),
             "objectSelector",
-            id="by a label",
+            id="pods have to opt in by matchLabels",
         ),
         pytest.param(
-            lambda _, hook: hook.pop("objectSelector"), "objectSelector", id="A15 is taken away"
+            lambda _, hook: hook.pop("objectSelector"),
+            "objectSelector",
+            id="no objectSelector (A15)",
         ),
         pytest.param(
             lambda _, hook: hook.update(matchPolicy="Exact", reinvocationPolicy="IfNeeded"),
             "",
-            id="policies of which the flags say nothing",
+            id="policies without a flag",
         ),
         pytest.param(
             lambda _, hook: hook.update(matchConditions=[{"name": "x", "expression": "true"}]),
@@ -197,13 +206,13 @@ OWN = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
         ),
     ],
 )
-def test_what_is_put_back_and_what_is_left(change: Change, different: str) -> None:
+def test_which_differences_are_restored(change: Change, different: str) -> None:
     there = as_stored(wanted())
     change(there, there["webhooks"][0])
     assert " ".join(registration_drift.differences(there, wanted())) == different
 
 
-def test_namespaces_that_are_asked_about_are_the_flags_and_no_others() -> None:
+def test_an_additional_namespace_is_a_difference() -> None:
     one = wanted("--vpa-object-namespace=shop")
     there = as_stored(one)
     assert registration_drift.differences(there, one) == ()
@@ -211,15 +220,15 @@ def test_namespaces_that_are_asked_about_are_the_flags_and_no_others() -> None:
     assert registration_drift.differences(there, one) == ("namespaceSelector",)
 
 
-def test_a_bundle_that_somebody_else_looks_after_is_right_whatever_it_is() -> None:
+def test_without_an_own_bundle_every_stored_bundle_is_accepted() -> None:
     assert registration_drift.differences(as_stored(wanted(bundle=OTHER)), wanted(bundle=b"")) == ()
     assert registration_drift.differences(as_stored(wanted(bundle=b"")), wanted(bundle=b"")) == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
-        pytest.param(lambda *_: None, "", id="nothing"),
+        pytest.param(lambda *_: None, "", id="no change"),
         pytest.param(
             add("namespaceSelector", requirement("control-plane", "DoesNotExist")),
             "namespaceSelector",
@@ -233,50 +242,50 @@ def test_a_bundle_that_somebody_else_looks_after_is_right_whatever_it_is() -> No
             "matchConditions",
             id="conditions",
         ),
-        pytest.param(lambda there, _: there.pop("webhooks"), "", id="no webhook at all"),
+        pytest.param(lambda there, _: there.pop("webhooks"), "", id="no webhook"),
     ],
 )
-def test_exemptions_that_stay_are_named(change: Change, told: str) -> None:
+def test_exclusions_that_stay_are_reported(change: Change, reported: str) -> None:
     there = as_stored(wanted())
     change(there, there["webhooks"][0])
-    assert " ".join(registration_drift.exemptions(there, wanted())) == told
+    assert " ".join(registration_drift.exemptions(there, wanted())) == reported
 
 
-# How hard we insist
+# The backoff of restoring the configuration
 
 
-def puts_back(seen: list[float], insistence: RestoreBackoff) -> list[float]:
-    """The times at which the configuration was put back, of those at which it was different."""
+def restore_times(drift_times: list[float], backoff: RestoreBackoff) -> list[float]:
+    """Return those times in ``drift_times`` at which the configuration is restored."""
     written = []
-    for now in seen:
-        if insistence.allows(now):
-            insistence = insistence.after(now)
+    for now in drift_times:
+        if backoff.allows(now):
+            backoff = backoff.after(now)
             written.append(now)
     return written
 
 
 @pytest.mark.parametrize(
-    ("seen", "want"),
+    ("drift_times", "want"),
     [
-        pytest.param([5], [5], id="the first time at once"),
-        pytest.param([5, 24, 25], [5, 25], id="the second time after the first pause"),
-        pytest.param([*range(0, 150, 10)], [0, 20, 60, 140], id="pauses double"),
-        pytest.param([0, 20, 60, 1259], [0, 20, 60, 1259], id="long after, it is still the fight"),
+        pytest.param([5], [5], id="the first time immediately"),
+        pytest.param([5, 24, 25], [5, 25], id="the second time after the first delay"),
+        pytest.param([*range(0, 150, 10)], [0, 20, 60, 140], id="delays double"),
+        pytest.param([0, 20, 60, 1259], [0, 20, 60, 1259], id="just before the reset, delays stay"),
         pytest.param(
-            [0, 20, 60, 1260, 1270, 1280], [0, 20, 60, 1260, 1280], id="quiet time ends the fight"
+            [0, 20, 60, 1260, 1270, 1280],
+            [0, 20, 60, 1260, 1280],
+            id="a time without drift resets the delay",
         ),
     ],
 )
-def test_the_more_often_it_was_put_back_the_longer_we_wait(
-    seen: list[float], want: list[float]
-) -> None:
-    assert puts_back(seen, RestoreBackoff()) == want
+def test_the_delay_grows_with_each_restore(drift_times: list[float], want: list[float]) -> None:
+    assert restore_times(drift_times, RestoreBackoff()) == want
 
 
-def fight(seconds: int) -> list[tuple[int, str]]:
-    """Two replicas with different flags, who look every ten seconds: who wrote when."""
+def competing_writes(seconds: int) -> list[tuple[int, str]]:
+    """Return the writes of two replicas with different flags that check every ten seconds."""
     sides = {"old": RestoreBackoff(), "new": RestoreBackoff()}
-    stored, written = "new", []  # the newer one registers at its start
+    stored, written = "new", []  # the newer replica registers at its start
     for now in range(1, seconds):
         for side, offset in (("old", 3), ("new", 7)):
             if now % 10 == offset and stored != side and sides[side].allows(now):
@@ -286,20 +295,20 @@ def fight(seconds: int) -> list[tuple[int, str]]:
     return written
 
 
-def test_a_rollout_of_a_minute_costs_a_handful_of_writes() -> None:
-    assert [side for _, side in fight(60)] == ["old", "new", "old", "new"]
+def test_two_replicas_write_four_times_in_a_minute() -> None:
+    assert [side for _, side in competing_writes(60)] == ["old", "new", "old", "new"]
 
 
-def test_a_fight_without_end_is_one_write_of_each_side_per_ten_minutes() -> None:
+def test_competing_replicas_write_at_most_once_per_ten_minutes_each() -> None:
     hours = 24
     for side in ("old", "new"):
-        late = [at for at, who in fight(hours * 3600) if at > 3600 and who == side]
+        late = [at for at, who in competing_writes(hours * 3600) if at > 3600 and who == side]
         assert 0 < len(late) <= (hours - 1) * 6
 
 
-def test_the_survivor_of_a_fight_has_the_last_word_within_its_pause() -> None:
-    insistence = RestoreBackoff()
+def test_the_delay_is_at_most_ten_minutes() -> None:
+    backoff = RestoreBackoff()
     for _ in range(50):
-        insistence = insistence.after(insistence.last + 600)
-    assert not insistence.allows(insistence.last + 599)
-    assert insistence.allows(insistence.last + 600)
+        backoff = backoff.after(backoff.last + 600)
+    assert not backoff.allows(backoff.last + 599)
+    assert backoff.allows(backoff.last + 600)

@@ -1,4 +1,4 @@
-"""The shapes of answers, byte by byte, and what counts as a review."""
+"""Answers of the webhook, byte by byte, and decoding of reviews."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def test_a_patch_is_base64_and_has_its_type() -> None:
     assert body.decode() == HEAD + response % "W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6e319XQ=="
 
 
-def test_warnings_stand_beside_either() -> None:
+def test_an_answer_may_have_warnings() -> None:
     body = review.allow("u", warnings=["careful"])
     assert body.decode() == HEAD + '{"uid":"u","allowed":true,"warnings":["careful"]}}'
 
@@ -39,7 +39,7 @@ def denied(*errors: Any) -> dict[str, Any]:
     return status
 
 
-def test_a_denial_is_short_enough_to_be_read() -> None:
+def test_a_denial_is_bounded_in_length() -> None:
     status = denied(invalid("spec." + "f" * 5000, "v" * 1_000_000, "too long"))
     (cause,) = status["details"]["causes"]
     assert len(json.dumps(status)) < 10_000
@@ -75,7 +75,7 @@ def test_a_denial_with_several_errors_lists_them() -> None:
     assert len(status["details"]["causes"]) == 2
 
 
-def test_an_object_that_cannot_be_read_is_an_internal_error() -> None:
+def test_an_undecodable_object_is_an_internal_error() -> None:
     cause = denied(undecodable(DecodeError("strange")))["details"]["causes"]
     assert cause == [
         {"reason": "InternalError", "message": "Internal error: strange", "field": "."}
@@ -92,7 +92,7 @@ def test_an_object_that_cannot_be_read_is_an_internal_error() -> None:
         ("poc.autoscaling.k8s.io", "verticalpodautoscalers", ReviewSubject.UNKNOWN),
     ],
 )
-def test_group_and_resource_tell_the_subject(
+def test_group_and_resource_determine_the_subject(
     group: str, resource: str, subject: ReviewSubject
 ) -> None:
     request = AdmissionRequest(resource=GroupVersionResource(group=group, resource=resource))
@@ -107,20 +107,20 @@ def test_a_review_without_request(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="empty"),
         pytest.param(b"null", id="null"),
         pytest.param(b"[]", id="a list"),
-        pytest.param(b'{"request":7}', id="a number for the request"),
-        pytest.param(b'{"request":{"uid":7}}', id="a number for the uid"),
-        pytest.param(b"\xff", id="no JSON"),
-        pytest.param(b'{"request":{"uid":"\xff"}}', id="a uid that is no UTF-8"),
-        pytest.param(b'{"request":{"uid":"\\ud800"}}', id="half a pair of surrogates"),
-        pytest.param(b'{"request":{"uid":' + b"7" * 100_000 + b"}}", id="a number without end"),
+        pytest.param(b'{"request":7}', id="a request that is a number"),
+        pytest.param(b'{"request":{"uid":7}}', id="a uid that is a number"),
+        pytest.param(b"\xff", id="not JSON"),
+        pytest.param(b'{"request":{"uid":"\xff"}}', id="a uid that is not UTF-8"),
+        pytest.param(b'{"request":{"uid":"\\ud800"}}', id="a lone surrogate"),
+        pytest.param(b'{"request":{"uid":' + b"7" * 100_000 + b"}}", id="an endless number"),
         pytest.param(b"[" * 100_000, id="deep lists"),
         pytest.param(b'{"request":' * 100_000, id="deep objects"),
     ],
 )
-def test_what_is_no_review(body: bytes) -> None:
+def test_invalid_reviews(body: bytes) -> None:
     with pytest.raises(DecodeError):
         review.decode(body)
 
@@ -134,7 +134,7 @@ def test_what_is_no_review(body: bytes) -> None:
         ("admission.k8s.io/v2", "admission.k8s.io/v1"),
     ],
 )
-def test_an_answer_is_in_the_version_that_was_asked(asked: str, answered: str) -> None:
+def test_an_answer_has_the_version_of_the_review(asked: str, answered: str) -> None:
     question = review.decode(json.dumps({"apiVersion": asked, "request": {"uid": "u"}}).encode())
     for answer in (review.allow("u", [add("/a", {})], ["old"]), review.deny(REQUEST, [])):
         got, same = json.loads(review.in_version_of(question, answer)), json.loads(answer)

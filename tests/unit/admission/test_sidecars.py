@@ -39,7 +39,7 @@ RECOMMENDED = (
 def patched(
     given: Pod, autoscaler: VerticalPodAutoscaler, gates: FeatureGates = ON
 ) -> tuple[list[str], dict[str, Any]]:
-    """The paths of the operations, and the pod afterwards."""
+    """Return the paths of the operations, and the patched pod."""
     operations = pod_patch(given, autoscaler, (), features=gates, most_boost=ZERO).operations
     after: dict[str, Any] = jsonpatch.apply_patch(
         msgspec.to_builtins(given), msgspec.to_builtins(operations)
@@ -68,7 +68,7 @@ def test_sidecars_are_patched_after_the_regular_containers() -> None:
     }
 
 
-def test_maps_that_a_sidecar_lacks_are_added_first() -> None:
+def test_missing_maps_of_a_sidecar_are_added_first() -> None:
     given = pod_with_init(msgspec.structs.replace(sidecar(), resources=None), containers=(APP,))
     paths, after = patched(given, vpa(recommendations=RECOMMENDED))
     root = "/spec/initContainers/0/resources"
@@ -81,7 +81,7 @@ def test_maps_that_a_sidecar_lacks_are_added_first() -> None:
     assert proxy["resources"] == {"requests": {"cpu": "80m"}}
 
 
-def test_a_switched_off_sidecar_stays() -> None:
+def test_a_sidecar_of_mode_off_is_unchanged() -> None:
     off = ContainerPolicy(container_name="proxy", mode="Off")
     paths, _ = patched(
         pod_with_init(PROXY, containers=(APP,)), vpa(recommendations=RECOMMENDED, policies=(off,))
@@ -89,30 +89,30 @@ def test_a_switched_off_sidecar_stays() -> None:
     assert not [path for path in paths if "initContainers" in path]
 
 
-def boosting() -> VerticalPodAutoscaler:
+def boosting_vpa() -> VerticalPodAutoscaler:
     given = vpa(recommendations=RECOMMENDED)
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
     spec = msgspec.structs.replace(given.spec, startup_boost=boost)
     return msgspec.structs.replace(given, spec=spec)
 
 
-def test_a_sidecar_is_boosted_and_never_twice() -> None:
+def test_a_sidecar_is_boosted_once() -> None:
     given = pod_with_init(PLAIN, PROXY, containers=(APP,), annotations={})
-    _, once = patched(given, boosting())
+    _, once = patched(given, boosting_vpa())
     migrate, proxy = once["spec"]["initContainers"]
     assert migrate["resources"] == {"requests": {"cpu": "1"}}
     assert proxy["resources"] == {"requests": {"cpu": "160m"}, "limits": {"cpu": "320m"}}
     boosts = {name for name in once["metadata"]["annotations"] if "StartupBoost" in name}
     assert boosts == {"vpaCpuStartupBoost/app", "vpaCpuStartupBoost/proxy"}
-    _, twice = patched(msgspec.convert(once, PodWithSidecars), boosting())
+    _, twice = patched(msgspec.convert(once, PodWithSidecars), boosting_vpa())
     assert twice == once
 
 
-# Whole reviews, with the gate as the flags say
+# Complete reviews, with and without the feature gate
 
 
-class Town:
-    """Every pod belongs to one VPA."""
+class OneVpaCluster:
+    """A cluster in which one VPA controls every pod."""
 
     def __init__(self, autoscaler: VerticalPodAutoscaler) -> None:
         self._autoscaler = autoscaler
@@ -138,7 +138,7 @@ def request(given: Pod) -> AdmissionRequest:
 async def reviewed(given: Pod, gates: FeatureGates) -> PodVerdict:
     return await judge(
         request(given),
-        Town(boosting()),
+        OneVpaCluster(boosting_vpa()),
         ReviewPolicy(features=gates),
         cache=PatchCache(features=gates, most_boost=ZERO),
         lookup_timeout=1.0,
@@ -148,9 +148,7 @@ async def reviewed(given: Pod, gates: FeatureGates) -> PodVerdict:
 @pytest.mark.parametrize(
     ("gates", "want"), [(ON, "app, proxy"), (OFF, "app")], ids=["gate on", "gate off"]
 )
-async def test_the_gate_decides_whether_a_review_is_about_sidecars(
-    gates: FeatureGates, want: str
-) -> None:
+async def test_a_review_covers_sidecars_only_with_the_gate(gates: FeatureGates, want: str) -> None:
     verdict = await reviewed(pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,)), gates)
     assert verdict.outcome is ReviewOutcome.PATCHED
     values = {each.path: each.value for each in verdict.patches}
@@ -161,7 +159,7 @@ async def test_the_gate_decides_whether_a_review_is_about_sidecars(
 
 
 @pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
-async def test_an_explanation_shows_of_sidecars_what_the_patch_does(gates: FeatureGates) -> None:
+async def test_an_explanation_lists_the_patched_sidecars(gates: FeatureGates) -> None:
     given = pod_with_init(PLAIN, PROXY, gate=False, containers=(APP,))
     explained = explain(await reviewed(given, gates), request(given))
     by_name = {each.name: each for each in explained.containers}

@@ -1,4 +1,4 @@
-"""The key pair of the webhook: what is refused, and what replaces what."""
+"""The webhook's key pair: invalid files, and reloading."""
 
 import asyncio
 import os
@@ -18,12 +18,12 @@ from common.runtime.clock import SystemClock
 from controlplane.containers.folders import File, write_volume
 from sandbox import virtual_time
 
-NOW = SystemClock().now()  # the handshake's own clock can't be set
+NOW = SystemClock().now()  # the clock of the TLS handshake can't be set
 KEYS = [authority.rsa_key() for _ in range(4)]
 
 
 def bundle(first: int) -> authority.Bundle:
-    """A pair whose keys are made once, because making them is what takes time."""
+    """Return a bundle with keys of KEYS, because generating keys is slow."""
     keys = iter(KEYS[first : first + 2])
     return authority.create(
         ["127.0.0.1", "localhost"],
@@ -36,8 +36,8 @@ def bundle(first: int) -> authority.Bundle:
 OLD, NEW = bundle(0), bundle(2)
 
 
-async def certificate_seen(pair: KeyPair, *, server_name: str | None = "localhost") -> bytes:
-    """The certificate that a client gets in a handshake, as PEM."""
+async def served_certificate(pair: KeyPair, *, server_name: str | None = "localhost") -> bytes:
+    """Return the certificate that a client gets in a handshake, as PEM."""
 
     async def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -57,46 +57,46 @@ async def certificate_seen(pair: KeyPair, *, server_name: str | None = "localhos
     return ssl.DER_cert_to_PEM_cert(seen).encode()
 
 
-async def test_a_reload_shows_the_new_certificate_to_new_handshakes(tmp_path: Path) -> None:
+async def test_after_a_reload_new_handshakes_get_the_new_certificate(tmp_path: Path) -> None:
     pair = KeyPair(*write_pair(tmp_path, OLD.server))
-    assert await certificate_seen(pair) == OLD.server.certificate
+    assert await served_certificate(pair) == OLD.server.certificate
 
     write_pair(tmp_path, NEW.server)
-    assert await certificate_seen(pair) == OLD.server.certificate
+    assert await served_certificate(pair) == OLD.server.certificate
 
     pair.reload()
-    assert await certificate_seen(pair) == NEW.server.certificate
+    assert await served_certificate(pair) == NEW.server.certificate
 
 
-async def test_a_client_that_names_no_host_gets_the_new_certificate_too(tmp_path: Path) -> None:
+async def test_a_client_without_a_host_name_gets_the_new_certificate(tmp_path: Path) -> None:
     pair = KeyPair(*write_pair(tmp_path, OLD.server))
     write_pair(tmp_path, NEW.server)
     pair.reload()
-    assert await certificate_seen(pair, server_name=None) == NEW.server.certificate
+    assert await served_certificate(pair, server_name=None) == NEW.server.certificate
 
 
-async def test_a_half_written_pair_keeps_the_old_one(tmp_path: Path) -> None:
+async def test_a_mismatched_pair_keeps_the_old_certificate(tmp_path: Path) -> None:
     certificate, key = write_pair(tmp_path, OLD.server)
     pair = KeyPair(certificate, key)
     certificate.write_bytes(NEW.server.certificate)  # the key is still the old one
     with pytest.raises(ConfigError, match="mismatch"):
         pair.reload()
-    assert await certificate_seen(pair) == OLD.server.certificate
+    assert await served_certificate(pair) == OLD.server.certificate
 
 
-def test_a_missing_file_is_one_clear_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_raises_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"can't read .*nothing.* No such file"):
         KeyPair(tmp_path / "nothing.pem", tmp_path / "nothing.key")
 
 
-def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_refused(tmp_path: Path) -> None:
     certificate, key = write_pair(tmp_path, OLD.server)
     certificate.write_text("not a certificate")
     with pytest.raises(ConfigError, match="can't use"):
         KeyPair(certificate, key)
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_passphrase_prompt(tmp_path: Path) -> None:
     certificate, key = write_pair(tmp_path, OLD.server)
     key.write_bytes(
         KEYS[1].private_bytes(
@@ -117,12 +117,12 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_passphrase(tmp_pa
         ("tls1_3", ssl.TLSVersion.TLSv1_3),
     ],
 )
-def test_the_oldest_version(tmp_path: Path, name: str, version: ssl.TLSVersion) -> None:
+def test_the_minimum_tls_version(tmp_path: Path, name: str, version: ssl.TLSVersion) -> None:
     pair = KeyPair(*write_pair(tmp_path, OLD.server), min_version=name)
     assert pair.context.minimum_version is version
 
 
-def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_tls_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tls1_1"):
         KeyPair(*write_pair(tmp_path, OLD.server), min_version="tls1_1")
 
@@ -150,13 +150,13 @@ def test_ciphers_by_iana_name(tmp_path: Path, text: str, wanted: int) -> None:
     assert sum(not name.startswith("TLS_") for name in names) == wanted
 
 
-def test_no_known_cipher_means_the_librarys_own(tmp_path: Path) -> None:
+def test_without_a_known_cipher_the_library_s_defaults_are_used(tmp_path: Path) -> None:
     files = write_pair(tmp_path, OLD.server)
     ours = KeyPair(*files, ciphers="SPELLED_WRONG").context.get_ciphers()
     assert ours == KeyPair(*files).context.get_ciphers()
 
 
-def test_a_secret_volume_is_followed_through_its_links(tmp_path: Path) -> None:
+def test_an_update_of_a_secret_volume_is_detected(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "serverCert.pem").write_text(name)
@@ -171,7 +171,7 @@ def test_a_secret_volume_is_followed_through_its_links(tmp_path: Path) -> None:
     assert not watch.changed()
 
 
-def test_a_file_that_goes_and_comes_is_noticed_twice(tmp_path: Path) -> None:
+def test_a_file_that_is_deleted_and_created_again_changes_twice(tmp_path: Path) -> None:
     file = tmp_path / "caCert.pem"
     file.write_text("one")
     watch = FileWatch(file)
@@ -186,8 +186,8 @@ def test_an_unreadable_bundle_is_empty(tmp_path: Path) -> None:
     assert read_bundle(tmp_path / "nothing") == b""
 
 
-async def test_what_cert_manager_writes_is_served(tmp_path: Path) -> None:
-    """Other names, a key of an elliptic curve, and a file with the whole chain."""
+async def test_a_certificate_of_cert_manager_is_served(tmp_path: Path) -> None:
+    """It has other file names, an elliptic curve key, and the chain in one file."""
     made = authority.create(
         ["localhost"],
         make_key=lambda: ec.generate_private_key(ec.SECP256R1()),
@@ -198,7 +198,7 @@ async def test_what_cert_manager_writes_is_served(tmp_path: Path) -> None:
     volume = {"tls.crt": chain, "tls.key": made.server.key, "ca.crt": made.authority.certificate}
     write_volume(tmp_path, {name: File(content) for name, content in volume.items()})
     pair = KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key")
-    assert await certificate_seen(pair) == made.server.certificate
+    assert await served_certificate(pair) == made.server.certificate
     assert pair.valid_at(NOW)
     assert not pair.valid_at(NOW + timedelta(days=7))
 
@@ -207,7 +207,7 @@ def shown(pair: KeyPair) -> bytes:
     return pair.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def test_a_volume_is_followed_within_two_seconds(tmp_path: Path) -> None:
+def test_a_new_volume_is_loaded_within_two_seconds(tmp_path: Path) -> None:
     def show(made: authority.Bundle) -> None:
         files = {"cert": File(made.server.certificate), "key": File(made.server.key)}
         write_volume(tmp_path, files)
@@ -226,7 +226,7 @@ def test_a_volume_is_followed_within_two_seconds(tmp_path: Path) -> None:
     virtual_time.run(main)
 
 
-def test_what_was_replaced_before_it_was_watched_is_found(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_before_the_watch_is_loaded(tmp_path: Path) -> None:
     async def main(_clock: object) -> None:
         pair = KeyPair(*write_pair(tmp_path, OLD.server))
         write_pair(tmp_path, NEW.server)
@@ -238,9 +238,7 @@ def test_what_was_replaced_before_it_was_watched_is_found(tmp_path: Path) -> Non
     virtual_time.run(main)
 
 
-def test_files_that_cannot_be_used_yet_are_tried_until_they_can(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_files_are_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main(_clock: object) -> None:
         certificate, key = write_pair(tmp_path, OLD.server)
         pair = KeyPair(certificate, key)
@@ -252,25 +250,27 @@ def test_files_that_cannot_be_used_yet_are_tried_until_they_can(
         await asyncio.sleep(10)
         assert shown(pair) == OLD.server.certificate
         key.write_bytes(NEW.server.key)
-        os.utime(key, ns=(written, written))  # nobody sees that it can be used, unless he tries
+        os.utime(
+            key, ns=(written, written)
+        )  # only another attempt finds out that the files are valid now
         await asyncio.sleep(2)
         assert shown(pair) == NEW.server.certificate
         following.cancel()
 
     virtual_time.run(main)
-    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert told == ["keeping the old certificate"]
+    errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["keeping the old certificate"]
 
 
-def test_an_empty_ca_file_is_one_that_is_being_written(tmp_path: Path) -> None:
-    file, told = tmp_path / "caCert.pem", list[bytes]()
+def test_an_empty_ca_file_is_ignored(tmp_path: Path) -> None:
+    file, bundles = tmp_path / "caCert.pem", list[bytes]()
 
-    async def tell(content: bytes) -> None:
-        told.append(content)
+    async def record_bundle() -> None:
+        bundles.append(file.read_bytes())
 
     async def main(_clock: object) -> None:
         file.write_bytes(OLD.authority.certificate)
-        following = asyncio.create_task(follow_authority(file, tell))
+        following = asyncio.create_task(follow_authority(file, record_bundle))
         for content in (b"", NEW.authority.certificate):
             await asyncio.sleep(2)
             file.write_bytes(content)
@@ -278,4 +278,4 @@ def test_an_empty_ca_file_is_one_that_is_being_written(tmp_path: Path) -> None:
         following.cancel()
 
     virtual_time.run(main)
-    assert told == [NEW.authority.certificate]
+    assert bundles == [NEW.authority.certificate]

@@ -1,4 +1,4 @@
-"""The index of VPAs by target, through every kind of change."""
+"""The index of VPAs by target, after all kinds of changes."""
 
 from admission.vpa_index import VpaIndex
 from builders import vpa
@@ -11,7 +11,7 @@ def names(index: VpaIndex, key: tuple[str, str, str] = WEB) -> set[str]:
     return {found.metadata.name for found in index.targeting(key)}
 
 
-def test_vpas_come_and_go() -> None:
+def test_created_and_deleted_vpas() -> None:
     index = VpaIndex()
     assert not index.has_any("default")
     index.apply(Change(None, vpa("a")))
@@ -24,7 +24,7 @@ def test_vpas_come_and_go() -> None:
     assert not index.has_any("default")
 
 
-def test_a_vpa_that_changes_its_target_moves() -> None:
+def test_a_vpa_with_a_new_target_is_moved() -> None:
     index = VpaIndex()
     index.apply(Change(None, vpa("a")))
     index.apply(Change(vpa("a"), vpa("a", target=("StatefulSet", "db"))))
@@ -32,7 +32,7 @@ def test_a_vpa_that_changes_its_target_moves() -> None:
     assert names(index, ("default", "StatefulSet", "db")) == {"a"}
 
 
-def test_the_newest_version_is_kept() -> None:
+def test_the_index_has_the_latest_version() -> None:
     index = VpaIndex()
     index.apply(Change(None, vpa("a", mode="Off")))
     index.apply(Change(vpa("a", mode="Off"), vpa("a", mode="Initial")))
@@ -41,7 +41,7 @@ def test_the_newest_version_is_kept() -> None:
     assert found.spec.update_policy.update_mode == "Initial"
 
 
-def test_a_vpa_without_target_is_not_there() -> None:
+def test_a_vpa_without_target_is_not_in_the_index() -> None:
     index = VpaIndex()
     index.apply(Change(None, vpa("a", target=None)))
     assert not index.has_any("default")

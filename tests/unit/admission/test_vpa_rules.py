@@ -1,4 +1,4 @@
-"""Every rule and warning for VPAs (admission.md 8), and the page that tells of them."""
+"""Every rule and warning for VPAs (admission.md 8), and the page that documents them."""
 
 import json
 
@@ -17,7 +17,7 @@ CASES = [*RULES, *GATE_RULES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_rule(case: Case) -> None:
+def test_rules_and_warnings(case: Case) -> None:
     verdict = case.verdict()
     found = [(error.type, error.field, error.message) for error in verdict.errors]
     assert found == ([case.want] if case.want is not None else [])
@@ -26,7 +26,7 @@ def test_a_rule(case: Case) -> None:
     assert [operation.path for operation in verdict.patches] == ["/spec/updatePolicy"] * defaulted
 
 
-def test_all_errors_are_told_in_the_order_of_the_fields() -> None:
+def test_all_errors_are_listed_in_the_order_of_the_fields() -> None:
     broken = Case(
         id="all",
         spec={
@@ -57,23 +57,23 @@ def unreadable() -> FieldError:
     return undecodable(caught.value)
 
 
-def test_the_page_tells_every_rule_and_no_other() -> None:
-    told = [unreadable()]
-    told += [error for case in CASES for error in case.verdict().errors]
-    seen = set()
-    for error in told:
+def test_the_page_lists_exactly_the_rules() -> None:
+    errors = [unreadable()]
+    errors += [error for case in CASES for error in case.verdict().errors]
+    matched = set()
+    for error in errors:
         (row,) = (row for row in rules() if row.matches(error.field, error.message))
-        seen.add(row)
-    assert seen == set(rules())
+        matched.add(row)
+    assert matched == set(rules())
 
 
-def test_the_page_tells_every_warning_and_no_other() -> None:
-    told = {warning for case in CASES for warning in case.verdict().warnings}
-    assert len(told) == len(warnings())
-    assert all(is_warning(warning) for warning in told)
+def test_the_page_lists_exactly_the_warnings() -> None:
+    given = {warning for case in CASES for warning in case.verdict().warnings}
+    assert len(given) == len(warnings())
+    assert all(is_warning(warning) for warning in given)
 
 
-def test_the_page_tells_what_is_said_of_the_recorded_vpas() -> None:
+def test_the_page_lists_the_errors_of_the_recorded_vpas() -> None:
     known = rules()
     checked = 0
     for row in rows("admission_vpas"):

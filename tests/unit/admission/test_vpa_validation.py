@@ -1,4 +1,4 @@
-"""Rules of ``admission.vpa_validation`` that the recorded answers do not hold."""
+"""Rules of ``admission.vpa_validation`` that the recorded answers do not cover."""
 
 import json
 from typing import Any
@@ -42,23 +42,23 @@ def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str
     [
         pytest.param([["cpu"], ["memory"]], "", id="one requirement each"),
         pytest.param([["cpu", "memory"]], "", id="both in one requirement"),
-        pytest.param([], "", id="no requirement at all"),
+        pytest.param([], "", id="no requirement"),
         pytest.param(
             [["cpu"], ["cpu"]],
             "cpu may be in one requirement only, alone or in [cpu, memory]",
-            id="twice",
+            id="two requirements for a resource",
         ),
         pytest.param(
             [["cpu", "memory"], ["memory"]],
             "memory may be in one requirement only, alone or in [cpu, memory]",
-            id="combined plus single",
+            id="a resource alone and in a combination",
         ),
         pytest.param(
             [["memory", "cpu"], ["cpu", "memory"]],
             "cpu and memory may be in one requirement only, alone or in [cpu, memory]",
-            id="combined twice",
+            id="two combinations of the same resources",
         ),
-        pytest.param([["cpu", "cpu"]], "", id="twice in one requirement says nothing new"),
+        pytest.param([["cpu", "cpu"]], "", id="a resource twice in one requirement is accepted"),
         pytest.param(
             [[]], "requirement 0 must name at least one resource: cpu, memory or both", id="empty"
         ),
@@ -67,7 +67,7 @@ def problems(spec: Any, old: Any = None, gates: str = "") -> list[tuple[str, str
         ),
     ],
 )
-def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
+def test_kep_4831_eviction_requirements_must_not_contradict_each_other(
     resources: list[list[str]], sentence: str
 ) -> None:
     found = problems(requirements(*resources))
@@ -83,14 +83,14 @@ def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
 @pytest.mark.parametrize(
     ("spec", "place"),
     [
-        pytest.param("text", "$.spec", id="a text for the spec"),
+        pytest.param("text", "$.spec", id="a string for the spec"),
         pytest.param({"targetRef": []}, "$.spec.targetRef", id="a list for a map"),
-        pytest.param({"updatePolicy": {"updateMode": 3}}, "updateMode", id="a number for a text"),
+        pytest.param({"updatePolicy": {"updateMode": 3}}, "updateMode", id="a number for a string"),
         pytest.param(
-            {"updatePolicy": {"minReplicas": "2"}}, "minReplicas", id="a text for a number"
+            {"updatePolicy": {"minReplicas": "2"}}, "minReplicas", id="a string for a number"
         ),
         pytest.param(
-            {"updatePolicy": {"minReplicas": True}}, "minReplicas", id="a truth for a number"
+            {"updatePolicy": {"minReplicas": True}}, "minReplicas", id="a Boolean for a number"
         ),
         pytest.param({"recommenders": {"name": "mine"}}, "recommenders", id="a map for a list"),
         pytest.param(
@@ -106,11 +106,11 @@ def test_kep_4831_eviction_requirements_must_be_able_to_hold_together(
         pytest.param(
             {"resourcePolicy": {"containerPolicies": [{"memoryAggregationIntervalCount": 2**63}]}},
             "containerPolicies[0].memoryAggregationIntervalCount: 9",
-            id="a count that is no int64",
+            id="a number beyond int64",
         ),
     ],
 )
-def test_types_are_strict_and_the_sentence_names_the_place(spec: Any, place: str) -> None:
+def test_types_are_strict_and_the_error_names_the_field(spec: Any, place: str) -> None:
     with pytest.raises(DecodeError) as caught:
         read(spec)
     assert place in str(caught.value)
@@ -134,19 +134,19 @@ FIRST = "spec.resourcePolicy.containerPolicies[0]"
             policies({"maxAllowed": {"cpu": "much"}}),
             FORMAT,
             f'{FIRST}.maxAllowed[cpu]: "much" is not a quantity',
-            id="a text that is none",
+            id="an invalid quantity",
         ),
         pytest.param(
             policies({"maxAllowed": {"memory": ""}}),
             FORMAT,
             f'{FIRST}.maxAllowed[memory]: "" is not a quantity',
-            id="an empty text",
+            id="an empty quantity",
         ),
         pytest.param(
             policies({"minAllowed": {"memory": "1Kx"}}),
             FORMAT,
             f'{FIRST}.minAllowed[memory]: "1Kx" is not a quantity',
-            id="a letter behind a suffix",
+            id="a letter after a suffix",
         ),
         pytest.param(
             policies({"minAllowed": {"memory": "1kk"}}),
@@ -164,19 +164,19 @@ FIRST = "spec.resourcePolicy.containerPolicies[0]"
             policies({"maxAllowed": {"cpu": True}}),
             FORMAT,
             f"{FIRST}.maxAllowed[cpu]: true is not a quantity",
-            id="a truth for a quantity",
+            id="a Boolean for a quantity",
         ),
         pytest.param(
             policies({"maxAllowed": {"cpu": "1e999999999"}}),
             "the quantity is out of range",
             f'{FIRST}.maxAllowed[cpu]: "1e999999999" is not a quantity',
-            id="a quantity beyond all sense",
+            id="an excessive quantity",
         ),
         pytest.param(
             policies({"oomMinBumpUp": "x"}),
             FORMAT,
             f'{FIRST}.oomMinBumpUp: "x" is not a quantity',
-            id="a bump of memory",
+            id="oomMinBumpUp",
         ),
         pytest.param(
             {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "x"}}},
@@ -194,19 +194,19 @@ FIRST = "spec.resourcePolicy.containerPolicies[0]"
             policies({"oomBumpUpRatio": "x", "minAllowed": {"cpu": "1kk"}}),
             FORMAT,
             f'{FIRST}.oomBumpUpRatio: "x" is not a quantity',
-            id="the first of two in the document",
+            id="the first of two errors",
         ),
         pytest.param(
             {"updatePolicy": {"updateMode": 3}, **policies({}, {"minAllowed": {"cpu": "x"}})},
             FORMAT,
             'spec.resourcePolicy.containerPolicies[1].minAllowed[cpu]: "x" is not a quantity',
-            id="rather than a value of a wrong type before it",
+            id="before a value of a wrong type",
         ),
         pytest.param(
             {"updatePolicy": {"minReplicas": 2**31}, **policies({"minAllowed": {"cpu": "x"}})},
             FORMAT,
             f'{FIRST}.minAllowed[cpu]: "x" is not a quantity',
-            id="rather than an integer that overflows",
+            id="before an integer overflow",
         ),
         pytest.param(
             policies({"minAllowed": {"cpu": "x" * 5000}}),
@@ -216,7 +216,7 @@ FIRST = "spec.resourcePolicy.containerPolicies[0]"
         ),
     ],
 )
-def test_x113_a_bad_quantity_is_denied_in_the_references_words(
+def test_x113_an_invalid_quantity_is_denied_with_the_reference_s_message(
     spec: Any, sentence: str, warning: str
 ) -> None:
     with pytest.raises(BadQuantityError) as caught:
@@ -227,29 +227,29 @@ def test_x113_a_bad_quantity_is_denied_in_the_references_words(
 @pytest.mark.parametrize(
     "raw",
     [
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="empty body"),
         pytest.param(b"[]", id="a list"),
-        pytest.param(b'"text"', id="a text"),
+        pytest.param(b'"text"', id="a string"),
         pytest.param(b"7", id="a number"),
-        pytest.param(b"{", id="half an object"),
+        pytest.param(b"{", id="a truncated object"),
         pytest.param(b'{"metadata": 7}', id="a number for the metadata"),
-        pytest.param(b"\xff\xfe", id="no JSON"),
-        pytest.param(b'{"metadata": {"name": "\xff"}}', id="a name that is no UTF-8"),
-        pytest.param(b"[" * 100_000, id="lists without end"),
+        pytest.param(b"\xff\xfe", id="not JSON"),
+        pytest.param(b'{"metadata": {"name": "\xff"}}', id="a name that is not UTF-8"),
+        pytest.param(b"[" * 100_000, id="endless lists"),
     ],
 )
-def test_what_is_no_object_is_no_vpa(raw: bytes) -> None:
+def test_invalid_objects(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         vpa_decoding.decode(raw)
 
 
-def test_an_object_that_is_nested_too_deeply_is_refused_in_words() -> None:
+def test_an_object_that_is_nested_too_deeply_is_refused_with_a_message() -> None:
     raw = b'{"spec":' + b'{"a":' * 20_000 + b"1" + b"}" * 20_001
     with pytest.raises(DecodeError, match="the object is nested too deeply"):
         vpa_decoding.decode(raw)
 
 
-def test_unknown_fields_and_nulls_are_fine() -> None:
+def test_unknown_fields_and_nulls_are_accepted() -> None:
     spec = TARGET | {
         "novelty": {"deep": [1]},
         "updatePolicy": None,
@@ -260,16 +260,16 @@ def test_unknown_fields_and_nulls_are_fine() -> None:
     assert [operation.path for operation in verdict.patches] == ["/spec/updatePolicy"]
 
 
-def test_a_status_that_somebody_sends_along_does_not_count() -> None:
+def test_a_status_in_the_request_is_ignored() -> None:
     raw = json.dumps({"spec": TARGET, "status": {"recommendation": 7}}).encode()
     assert vpa_validation.admit_vpa(vpa_decoding.decode(raw), None, FeatureGates()).errors == ()
 
 
-def test_nothing_is_an_object_without_fields() -> None:
+def test_null_is_an_object_without_fields() -> None:
     assert vpa_decoding.decode(b"null").spec.target_ref is None
 
 
-def test_a_hundred_errors_and_warnings_are_told() -> None:
+def test_a_hundred_errors_and_warnings_are_listed() -> None:
     policy = {"controlledResources": ["gpu"]}
     many = TARGET | {
         "updatePolicy": {"updateMode": "Auto"},
@@ -280,7 +280,7 @@ def test_a_hundred_errors_and_warnings_are_told() -> None:
     assert len(verdict.warnings) == 100
 
 
-def test_an_object_that_could_not_be_stored_is_refused() -> None:
+def test_an_object_above_the_size_limit_is_refused() -> None:
     vpa_decoding.check_size(b" " * vpa_decoding.LARGEST_VPA)
     with pytest.raises(DecodeError, match="the object has 1048577 bytes"):
         vpa_decoding.check_size(b" " * (vpa_decoding.LARGEST_VPA + 1))
@@ -306,7 +306,7 @@ QUANTITIES = st.one_of(
 @example("9" * 100 + "." + "9" * 100 + "Ki")
 @example(1e15)
 @example(-1e300)
-def test_the_glance_at_a_quantity_says_what_its_parser_says(value: str | float) -> None:
+def test_the_fast_check_of_a_quantity_agrees_with_the_parser(value: str | float) -> None:
     spec = with_policies({"containerName": "app", "minAllowed": {"gpu": value}})
     if _is_quantity(value):
         read(spec)
@@ -330,7 +330,7 @@ ORDINARY = st.from_regex(r"[0-9]{1,16}([mk]|[KMG]i)?", fullmatch=True)
 @example("memory", "999999999999999Gi", "999999999999998Gi")
 @example("cpu", "2", "1999m")
 @example("cpu", "2000m", "2")
-def test_the_glance_at_bounds_says_what_the_rules_say(name: str, low: str, high: str) -> None:
+def test_the_fast_check_of_bounds_agrees_with_the_rules(name: str, low: str, high: str) -> None:
     bounds = {"minAllowed": {name: low}, "maxAllowed": {name: high}}
     lowest, highest = Quantity.parse(low), Quantity.parse(high)
     broken = highest < lowest

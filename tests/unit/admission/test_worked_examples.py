@@ -1,6 +1,6 @@
-"""Examples 20 and 21 of admission.md section 14; 1 to 19 are in ``test_pod_patch``.
+"""Examples 20 and 21 of admission.md section 14; ``test_pod_patch`` has 1 to 19.
 
-And what a pod may bring along without any effect: init containers, and annotations of an
+Other tests: parts of a pod that have no effect, such as init containers and annotations of an
 earlier admission.
 """
 
@@ -24,13 +24,13 @@ TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 BOOST = FeatureGates(cpu_startup_boost=True)
 
 
-def created(**spec: Any) -> VpaVerdict:
+def verdict_of(**spec: Any) -> VpaVerdict:
     document = {"metadata": {"name": "my-vpa"}, "spec": {"targetRef": TARGET, **spec}}
     return admit_vpa(decode(json.dumps(document).encode()), None, FeatureGates())
 
 
 def test_20_a_missing_policy_becomes_recreate() -> None:
-    verdict = created()
+    verdict = verdict_of()
     assert list(msgspec.to_builtins(verdict.patches)) == [
         {"op": "add", "path": "/spec/updatePolicy", "value": {"updateMode": "Recreate"}}
     ]
@@ -38,13 +38,13 @@ def test_20_a_missing_policy_becomes_recreate() -> None:
 
 
 def test_20_an_empty_policy_is_denied() -> None:
-    (error,) = created(updatePolicy={}).errors
+    (error,) = verdict_of(updatePolicy={}).errors
     assert error.field == "spec.updatePolicy.updateMode"
     assert "Required" in error.message
 
 
 def test_20_auto_is_allowed_with_a_warning() -> None:
-    verdict = created(updatePolicy={"updateMode": "Auto"})
+    verdict = verdict_of(updatePolicy={"updateMode": "Auto"})
     assert (list(verdict.errors), list(verdict.patches)) == ([], [])
     assert len(verdict.warnings) == 1
 
@@ -55,7 +55,7 @@ def test_21_a_resource_in_two_requirements_is_denied() -> None:
         {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"},
     ]
     policy = {"updateMode": "Recreate", "evictionRequirements": requirements}
-    (error,) = created(updatePolicy=policy).errors
+    (error,) = verdict_of(updatePolicy=policy).errors
     assert error.field == "spec.updatePolicy.evictionRequirements"
     assert "cpu" in error.message
 
@@ -68,7 +68,7 @@ def patched(given: dict[str, Any], autoscaler: VerticalPodAutoscaler) -> dict[st
     return after
 
 
-def plain(**annotations: str) -> dict[str, Any]:
+def plain_pod(**annotations: str) -> dict[str, Any]:
     app = container(requests={"cpu": "100m"}, limits={"cpu": "300m"})
     given: dict[str, Any] = msgspec.to_builtins(
         pod(containers=(app,), annotations={"owner": "us", **annotations})
@@ -78,8 +78,8 @@ def plain(**annotations: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("restart", [None, "Always"], ids=["init container", "native sidecar"])
 def test_init_containers_are_neither_changed_nor_listed(restart: str | None) -> None:
-    """A11; a recommendation for one is for no container of the pod."""
-    given = plain()
+    """A11: a recommendation for an init container is for no container of the pod."""
+    given = plain_pod()
     first = {"name": "init", "resources": {"requests": {"cpu": "7m"}}}
     given["spec"]["initContainers"] = [first | ({"restartPolicy": restart} if restart else {})]
     recommended = (recommendation("init"), recommendation(target={"cpu": "200m"}))
@@ -90,7 +90,7 @@ def test_init_containers_are_neither_changed_nor_listed(restart: str | None) -> 
 
 
 def test_annotations_of_an_earlier_admission_are_replaced() -> None:
-    given = plain(vpaUpdates="by somebody", vpaObservedContainers="app, gone")
+    given = plain_pod(vpaUpdates="earlier", vpaObservedContainers="app, gone")
     after = patched(given, vpa(recommendations=(recommendation(target={"cpu": "200m"}),)))
     assert after["metadata"]["annotations"] == {
         "owner": "us",
@@ -100,7 +100,7 @@ def test_annotations_of_an_earlier_admission_are_replaced() -> None:
     }
 
 
-def boosting(*, recommended: bool) -> VerticalPodAutoscaler:
+def boosting_vpa(*, recommended: bool) -> VerticalPodAutoscaler:
     given = vpa(recommendations=(recommendation(target={"cpu": "150m"}),) if recommended else None)
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
     spec = msgspec.structs.replace(given.spec, startup_boost=boost)
@@ -112,9 +112,9 @@ def boosting(*, recommended: bool) -> VerticalPodAutoscaler:
     [pytest.param(True, ("300m", "900m"), id="17"), pytest.param(False, ("200m", "600m"), id="18")],
 )
 def test_a21_a_boosted_pod_is_not_boosted_again(cpu: tuple[str, str], *, recommended: bool) -> None:
-    """As examples 17 and 18, twice; with the recommendation or without one."""
-    autoscaler = boosting(recommended=recommended)
-    once = patched(plain(), autoscaler)
+    """Examples 17 and 18 applied twice, with and without a recommendation."""
+    autoscaler = boosting_vpa(recommended=recommended)
+    once = patched(plain_pod(), autoscaler)
     assert once["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": cpu[0]},
         "limits": {"cpu": cpu[1]},

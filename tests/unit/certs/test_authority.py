@@ -1,4 +1,4 @@
-"""Certificates of ``certs.authority``: what a client sees in them, and what is wrong with them."""
+"""Certificates that ``certs.authority`` creates, and errors of invalid ones."""
 
 import ipaddress
 import ssl
@@ -23,7 +23,7 @@ from common.certificates import distinguished, forbidden, self_signed
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LIFE = timedelta(days=100)
 HOSTS = ["vpa-webhook.kube-system.svc", "127.0.0.1", "::1"]
-KEYS = [authority.rsa_key() for _ in range(4)]  # made once: making them is what takes time
+KEYS = [authority.rsa_key() for _ in range(4)]  # generated once, because it is slow
 
 
 def bundle(first: int = 0, hosts: list[str] | None = None) -> Bundle:
@@ -58,7 +58,7 @@ def common_name(certificate: x509.Certificate) -> str:
     return str(attribute.value)
 
 
-def test_a_common_name_has_room_for_64_characters_and_the_alternative_name_for_all() -> None:
+def test_a_long_host_name_is_truncated_in_the_common_name_only() -> None:
     host = "x" * 60 + ".kube-system.svc"
     server = x509.load_pem_x509_certificate(bundle(hosts=[host]).server.certificate)
     assert common_name(server) == host[:64]
@@ -72,14 +72,14 @@ def test_usage() -> None:
     assert usage.key_encipherment
     assert not usage.key_cert_sign
     extended = SERVER.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert list(extended) == [ExtendedKeyUsageOID.SERVER_AUTH]  # no client certificate
+    assert list(extended) == [ExtendedKeyUsageOID.SERVER_AUTH]  # not for clients
     constraints = CA.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert constraints.ca
     SERVER.verify_directly_issued_by(CA)
 
 
 def accepts(authority_pem: bytes, server: Pair, host: str, folder: Path) -> bool:
-    """Whether a TLS client that trusts the authority goes on with the server."""
+    """Return True if a TLS client that trusts the authority accepts the server."""
     (folder / "server.pem").write_bytes(server.key + server.certificate)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(folder / "server.pem")
@@ -102,19 +102,21 @@ def accepts(authority_pem: bytes, server: Pair, host: str, folder: Path) -> bool
     ("own", "host", "accepted"),
     [
         pytest.param(HOSTS[:1], HOSTS[0], True, id="its own name"),
-        pytest.param(HOSTS[:1], f"a.{HOSTS[0]}", True, id="below it"),
+        pytest.param(HOSTS[:1], f"a.{HOSTS[0]}", True, id="a subdomain"),
         pytest.param(HOSTS[:1], "kubernetes.default.svc", False, id="another Service"),
-        pytest.param(HOSTS[:1], f"x{HOSTS[0]}", False, id="another name with its end"),
-        pytest.param(HOSTS[:1], "127.0.0.1", False, id="an address of a name's"),
+        pytest.param(HOSTS[:1], f"x{HOSTS[0]}", False, id="another name with the same suffix"),
+        pytest.param(HOSTS[:1], "127.0.0.1", False, id="an address, the authority is for a name"),
         pytest.param(["127.0.0.1"], "127.0.0.1", True, id="its own address"),
         pytest.param(["127.0.0.1"], "127.0.0.2", False, id="another address"),
-        pytest.param(["127.0.0.1"], "localhost", True, id="a name of an address's"),
+        pytest.param(
+            ["127.0.0.1"], "localhost", True, id="a name, the authority is for an address"
+        ),
         pytest.param(HOSTS, "localhost", False, id="another name beside an address"),
-        pytest.param(["*.example.com"], "a.example.com", True, id="of a wildcard"),
+        pytest.param(["*.example.com"], "a.example.com", True, id="a wildcard"),
         pytest.param(["::1"], "::1", True, id="its own IPv6 address"),
     ],
 )
-def test_an_authority_is_for_its_hosts_alone(
+def test_an_authority_signs_only_for_its_hosts(
     own: list[str], host: str, *, accepted: bool, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)  # noqa: TID251 - OpenSSL reads the clock as well
@@ -125,7 +127,7 @@ def test_an_authority_is_for_its_hosts_alone(
     assert (forbidden(certificate, [host]) == []) == accepted
 
 
-def test_an_authority_without_constraints_may_sign_for_all() -> None:
+def test_an_authority_without_constraints_signs_for_all_hosts() -> None:
     name = distinguished("theirs")
     theirs = self_signed(KEYS[0], name, since=NOW, until=NOW + LIFE)
     assert forbidden(theirs, HOSTS) == []
@@ -145,8 +147,8 @@ def test_the_references_hundred_thousand_days_are_possible() -> None:
     assert server.not_valid_after_utc == NOW + timedelta(days=100_000)
 
 
-@pytest.mark.parametrize("hosts", [[], ["grüße.example"]], ids=["none", "no DNS name"])
-def test_hosts_that_cannot_be(hosts: list[str]) -> None:
+@pytest.mark.parametrize("hosts", [[], ["grüße.example"]], ids=["none", "an invalid DNS name"])
+def test_invalid_hosts(hosts: list[str]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         bundle(hosts=hosts)
 
@@ -158,23 +160,25 @@ OTHER_CA = x509.load_pem_x509_certificate(OTHER.authority.certificate)
 @pytest.mark.parametrize(
     ("hosts", "lacking"),
     [
-        pytest.param(HOSTS, [], id="all"),
-        pytest.param(HOSTS[:1], [], id="fewer than there are"),
-        pytest.param([*HOSTS, "other", "10.0.0.1"], ["other", "10.0.0.1"], id="two more"),
+        pytest.param(HOSTS, [], id="the same hosts"),
+        pytest.param(HOSTS[:1], [], id="fewer hosts"),
+        pytest.param(
+            [*HOSTS, "other", "10.0.0.1"], ["other", "10.0.0.1"], id="two additional hosts"
+        ),
     ],
 )
-def test_hosts_that_a_certificate_is_not_for(hosts: list[str], lacking: list[str]) -> None:
+def test_hosts_that_a_certificate_lacks(hosts: list[str], lacking: list[str]) -> None:
     assert authority.lacking(SERVER, hosts) == lacking
     assert authority.lacking(CA, hosts) == hosts
 
 
-def test_who_signed_is_told_by_the_signature_and_not_by_the_name() -> None:
+def test_the_signature_identifies_the_issuer_not_the_name() -> None:
     assert authority.signed_by(SERVER, CA)
     assert OTHER_CA.subject == CA.subject
     assert not authority.signed_by(SERVER, OTHER_CA)
 
 
-def test_nothing_outlives_its_authority() -> None:
+def test_no_certificate_is_valid_longer_than_its_authority() -> None:
     late = authority.issue(
         BUNDLE.authority,
         HOSTS,
@@ -187,22 +191,22 @@ def test_nothing_outlives_its_authority() -> None:
     assert authority.signed_by(server, CA)
 
 
-def test_of_two_authorities_of_one_name_a_certificate_says_which_it_was() -> None:
-    """Clients try the right one first, or only that one."""
+def test_a_certificate_contains_the_key_identifier_of_its_authority() -> None:
+    """Clients use it to choose between authorities of the same name."""
     named = SERVER.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     own = CA.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     assert named.key_identifier == own.digest
 
 
 @pytest.mark.parametrize("pem", [b"", b"no PEM", CA.public_bytes(Encoding.DER)], ids=len)
-def test_what_is_no_pem_is_an_error_of_one_kind(pem: bytes) -> None:
+def test_invalid_pem_raises_a_value_error(pem: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         authority.read_certificates(pem)
     with pytest.raises(ValueError, match=r".+"):
         authority.read_key(pem)
 
 
-def test_a_key_that_is_encrypted_or_of_another_kind_is_an_error_of_the_same_kind() -> None:
+def test_an_encrypted_or_unsupported_key_raises_a_value_error() -> None:
     form = (Encoding.PEM, PrivateFormat.PKCS8)
     with pytest.raises(ValueError, match="encrypted"):
         authority.read_key(KEYS[0].private_bytes(*form, BestAvailableEncryption(b"secret")))

@@ -1,4 +1,4 @@
-"""When certificates are kept, renewed and dropped: the decisions of ``certs.renewal``."""
+"""The decisions of ``certs.renewal``: certificates are kept, renewed or dropped."""
 
 import base64
 import warnings
@@ -35,26 +35,28 @@ def key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def made(*, days: float = 0) -> Bundle:
-    """What was made so many days ago."""
+def bundle_of_age(*, days: float = 0) -> Bundle:
+    """Return a bundle that was created ``days`` ago."""
     now = NOW - timedelta(days=days)
     return authority.create([HOST], make_key=key, now=now, lifetime=LIFE)
 
 
-def take(
+def carry_out_step(
     step: RenewalStep, kept: Bundle | None, *, now: datetime = NOW, trusted: bytes = b""
 ) -> Bundle:
     return carry_out(step, kept, trusted, POLICY, make_key=key, now=now)
 
 
-YOUNG = made()
-OTHER = made()
-BESIDE = take(RenewalStep.NEW_AUTHORITY, YOUNG)  # a new authority that has signed nothing yet
-SIGNED = take(RenewalStep.NEW_SERVING_PAIR, BESIDE)
+YOUNG = bundle_of_age()
+OTHER = bundle_of_age()
+UNSETTLED = carry_out_step(
+    RenewalStep.NEW_AUTHORITY, YOUNG
+)  # with a new authority that has signed nothing yet
+SIGNED = carry_out_step(RenewalStep.NEW_SERVING_PAIR, UNSETTLED)
 
 
 def unconstrained() -> Pair:
-    """An authority as the reference makes it."""
+    """Return an authority as the reference creates it."""
     own = key()
     name = distinguished(authority.CA_NAME)
     made = self_signed(own, name, since=NOW - SKEW, until=NOW + LIFE)
@@ -69,7 +71,7 @@ def with_authority(bundle: Bundle, **changes: bytes) -> Bundle:
 
 
 def altered(pem: bytes, old: str, new: str) -> bytes:
-    """A certificate with other bytes in one place; its signature is wrong then."""
+    """Return a certificate with other bytes in one place, and thus an invalid signature."""
     (whole,) = authority.read_certificates(pem)
     der = whole.public_bytes(Encoding.DER)
     assert bytes.fromhex(old) in der
@@ -78,7 +80,7 @@ def altered(pem: bytes, old: str, new: str) -> bytes:
 
 
 def short_lived_authority(*, hours: float) -> Bundle:
-    """A young serving pair whose authority, as it is told to API servers, expires soon."""
+    """Return a young serving pair whose authority, as API servers get it, expires soon."""
     signer = key()
     made = [
         authority.create_authority(
@@ -90,12 +92,12 @@ def short_lived_authority(*, hours: float) -> Bundle:
     return Bundle(authority=made[1], server=server)
 
 
-# Object identifiers, and a version: what they are turned into is unknown, or there twice.
-STRANGE = {
+# Replaced bytes of the version and of object identifiers: the result is unknown, or occurs twice.
+ALTERATIONS = {
     "version": ("a003020102", "a003020105"),
     "kind of key": ("2a8648ce3d0201", "2a8648ce3d0209"),
     "curve": ("2a8648ce3d030107", "2a8648ce3d030109"),
-    "extension that is there twice": ("551d13", "551d0e"),
+    "duplicate extension": ("551d13", "551d0e"),
 }
 
 
@@ -110,7 +112,7 @@ class Case:
 
 
 CASES = [
-    Case(id="nothing is there", kept=None, want=RenewalStep.REPLACE, reason="there is none"),
+    Case(id="no bundle", kept=None, want=RenewalStep.REPLACE, reason="there is none"),
     Case(
         id="a young pair",
         want=RenewalStep.KEEP,
@@ -128,16 +130,21 @@ CASES = [
         want=RenewalStep.NEW_AUTHORITY,
         reason="the authority expires",
     ),
-    Case(id="asked for", policy=FORCED, want=RenewalStep.NEW_AUTHORITY, reason="it was asked for"),
     Case(
-        id="in the last second",
+        id="a renewal on request",
+        policy=FORCED,
+        want=RenewalStep.NEW_AUTHORITY,
+        reason="it was asked for",
+    ),
+    Case(
+        id="in the last second before expiry",
         after=LIFE - timedelta(seconds=1),
         want=RenewalStep.NEW_AUTHORITY,
         reason="the authority expires",
     ),
-    Case(id="in the second after", after=LIFE, want=RenewalStep.REPLACE, reason="valid authority"),
+    Case(id="at expiry", after=LIFE, want=RenewalStep.REPLACE, reason="valid authority"),
     Case(
-        id="before its time",
+        id="before it is valid",
         after=-timedelta(minutes=6),
         want=RenewalStep.REPLACE,
         reason="valid authority",
@@ -145,7 +152,7 @@ CASES = [
     Case(
         id="another host",
         policy=replace(POLICY, hosts=[HOST, "other"]),
-        want=RenewalStep.REPLACE,  # the authority may not sign for it
+        want=RenewalStep.REPLACE,  # the authority must not sign for it
         reason="lacks other",
     ),
     Case(
@@ -155,7 +162,7 @@ CASES = [
         reason=f"lacks other.{HOST}",
     ),
     Case(
-        id="another host, and an authority from before there were constraints",
+        id="another host, and an authority without constraints",
         kept=replace(YOUNG, authority=UNCONSTRAINED),
         policy=replace(POLICY, hosts=[HOST, "other"]),
         want=RenewalStep.NEW_SERVING_PAIR,
@@ -180,7 +187,7 @@ CASES = [
         reason="not signed by",
     ),
     Case(
-        id="a serving pair that serves, and no key to sign the next one",
+        id="a valid serving pair, and no key of the authority",
         kept=with_authority(YOUNG, key=b""),
         want=RenewalStep.NEW_AUTHORITY,
         reason="the authority can't be read",
@@ -192,7 +199,7 @@ CASES = [
         reason="does not belong",
     ),
     Case(
-        id="a certificate in front that may sign nothing",
+        id="a first certificate that may not sign",
         kept=with_authority(
             YOUNG,
             key=YOUNG.server.key,
@@ -216,52 +223,52 @@ CASES = [
         reason="not for servers",
     ),
     Case(
-        id="nothing of it can be read",
+        id="an unreadable bundle",
         kept=Bundle(authority=GARBAGE, server=GARBAGE),
         want=RenewalStep.REPLACE,
         reason="can't be read",
     ),
     Case(
-        id="a new authority that has to settle",
-        kept=BESIDE,
+        id="a new authority that has not settled",
+        kept=UNSETTLED,
         after=timedelta(minutes=9, seconds=59),
         want=RenewalStep.WAIT,
         reason="settles until",
     ),
     Case(
         id="a new authority that has settled",
-        kept=BESIDE,
+        kept=UNSETTLED,
         after=timedelta(minutes=10),
         want=RenewalStep.NEW_SERVING_PAIR,
         reason="has settled",
     ),
     Case(
-        id="a serving pair that lives until the run after the next",
-        kept=take(RenewalStep.NEW_AUTHORITY, made(days=98.9)),
+        id="a serving pair that is valid until the run after the next",
+        kept=carry_out_step(RenewalStep.NEW_AUTHORITY, bundle_of_age(days=98.9)),
         want=RenewalStep.WAIT,
         reason="settles until",
     ),
     Case(
         id="a serving pair that would expire before the next run",
-        kept=take(RenewalStep.NEW_AUTHORITY, made(days=99.1)),
+        kept=carry_out_step(RenewalStep.NEW_AUTHORITY, bundle_of_age(days=99.1)),
         want=RenewalStep.NEW_SERVING_PAIR,
         reason="no time to settle: the serving pair expires at 2026-01-03 09:36:00 UTC",
     ),
     Case(
         id="an old authority that would expire before the next run",
-        kept=take(RenewalStep.NEW_AUTHORITY, short_lived_authority(hours=12)),
+        kept=carry_out_step(RenewalStep.NEW_AUTHORITY, short_lived_authority(hours=12)),
         want=RenewalStep.NEW_SERVING_PAIR,
         reason="no time to settle: the serving pair expires at 2026-01-03 00:00:00 UTC",
     ),
     Case(
-        id="an old authority that may be needed",
+        id="an old authority that may still be needed",
         kept=SIGNED,
         after=timedelta(days=29, hours=23),
         want=RenewalStep.WAIT,
         reason="stays until",
     ),
     Case(
-        id="an old authority that nobody needs",
+        id="an old authority that is no longer needed",
         kept=SIGNED,
         after=timedelta(days=30),
         want=RenewalStep.DROP_OLD_AUTHORITIES,
@@ -269,7 +276,10 @@ CASES = [
     ),
     Case(
         id="an old authority that has expired",
-        kept=take(RenewalStep.NEW_SERVING_PAIR, take(RenewalStep.NEW_AUTHORITY, made(days=99))),
+        kept=carry_out_step(
+            RenewalStep.NEW_SERVING_PAIR,
+            carry_out_step(RenewalStep.NEW_AUTHORITY, bundle_of_age(days=99)),
+        ),
         after=timedelta(days=1),
         want=RenewalStep.DROP_OLD_AUTHORITIES,
         reason="an old authority has expired",
@@ -283,16 +293,16 @@ def test_decide(case: Case) -> None:
     assert (decision.step, case.reason in decision.reason) == (case.want, True), decision.reason
 
 
-@pytest.mark.parametrize(("old", "new"), STRANGE.values(), ids=STRANGE)
+@pytest.mark.parametrize(("old", "new"), ALTERATIONS.values(), ids=ALTERATIONS)
 @pytest.mark.parametrize("member", ["authority", "server"])
-def test_what_nobody_can_read_is_replaced(member: str, old: str, new: str) -> None:
+def test_an_unreadable_certificate_is_replaced(member: str, old: str, new: str) -> None:
     pair: Pair = getattr(YOUNG, member)
     strange = replace(pair, certificate=altered(pair.certificate, old, new))
     decision = decide(replace(YOUNG, **{member: strange}), POLICY, NOW)
     assert decision.step is (
         RenewalStep.REPLACE if member == "authority" else RenewalStep.NEW_SERVING_PAIR
     )
-    made = take(RenewalStep.REPLACE, None, trusted=strange.certificate)
+    made = carry_out_step(RenewalStep.REPLACE, None, trusted=strange.certificate)
     assert len(certificates(made.authority.certificate)) == 1
 
 
@@ -300,9 +310,7 @@ def test_what_nobody_can_read_is_replaced(member: str, old: str, new: str) -> No
     st.sampled_from(["authority", "server"]),
     st.dictionaries(st.integers(0, 999), st.integers(0, 255), min_size=1, max_size=3),
 )
-def test_damage_of_any_kind_is_replaced_or_kept_and_never_an_error(
-    member: str, damage: dict[int, int]
-) -> None:
+def test_a_damaged_certificate_never_raises_an_error(member: str, damage: dict[int, int]) -> None:
     pair: Pair = getattr(YOUNG, member)
     (whole,) = authority.read_certificates(pair.certificate)
     der = bytearray(whole.public_bytes(Encoding.DER))
@@ -312,11 +320,11 @@ def test_damage_of_any_kind_is_replaced_or_kept_and_never_an_error(
     pem = b"-----BEGIN CERTIFICATE-----\n" + text + b"-----END CERTIFICATE-----\n"
     kept = replace(YOUNG, **{member: replace(pair, certificate=pem)})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numbers that a later library will refuse
-        take(decide(kept, POLICY, NOW).step, kept, trusted=pem)
+        warnings.simplefilter("ignore")  # about numbers that a later library version will refuse
+        carry_out_step(decide(kept, POLICY, NOW).step, kept, trusted=pem)
 
 
-def test_no_key_is_shown_where_a_bundle_is_printed() -> None:
+def test_the_repr_of_a_bundle_contains_no_key() -> None:
     assert "PRIVATE" not in repr(YOUNG)
     assert "CERTIFICATE" in repr(YOUNG)
 
@@ -325,50 +333,50 @@ def certificates(pem: bytes) -> list[bytes]:
     return [as_pem([each]) for each in authority.read_certificates(pem)]
 
 
-def test_a_new_authority_stands_before_the_old_one_and_what_is_served_stays() -> None:
-    new, old = certificates(BESIDE.authority.certificate)
+def test_a_new_authority_precedes_the_old_one_and_the_serving_pair_stays() -> None:
+    new, old = certificates(UNSETTLED.authority.certificate)
     assert old == YOUNG.authority.certificate
     assert new != old
-    assert BESIDE.server == YOUNG.server
-    assert usable(BESIDE, [HOST], NOW)
+    assert UNSETTLED.server == YOUNG.server
+    assert usable(UNSETTLED, [HOST], NOW)
 
 
-def test_both_are_trusted_when_the_new_authority_signs() -> None:
-    assert SIGNED.authority == BESIDE.authority
+def test_both_authorities_are_trusted_when_the_new_one_signs() -> None:
+    assert SIGNED.authority == UNSETTLED.authority
     server = authority.read_certificates(SIGNED.server.certificate)[0]
     assert authority.signed_by(server, authority.read_certificates(SIGNED.authority.certificate)[0])
 
 
-def test_what_is_dropped_is_what_is_over() -> None:
-    over = take(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED, now=NOW + POLICY.overlap)
+def test_only_authorities_whose_overlap_is_over_are_dropped() -> None:
+    over = carry_out_step(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED, now=NOW + POLICY.overlap)
     assert over.authority.certificate == certificates(SIGNED.authority.certificate)[0]
     assert over.server == SIGNED.server
-    early = take(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED)
+    early = carry_out_step(RenewalStep.DROP_OLD_AUTHORITIES, SIGNED)
     assert early == SIGNED
 
 
 @pytest.mark.parametrize("step", [RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY])
-def test_what_api_servers_trust_stays_trusted(step: RenewalStep) -> None:
-    """A Secret that was deleted, or filled by somebody else: pods still serve what they have."""
+def test_authorities_that_api_servers_trust_stay_trusted(step: RenewalStep) -> None:
+    """If a Secret is deleted or replaced, pods still serve certificates of the old authority."""
     kept = None if step is RenewalStep.REPLACE else YOUNG
-    trusted = OTHER.authority.certificate + made(days=100).authority.certificate
-    bundle = take(step, kept, trusted=trusted)
+    trusted = OTHER.authority.certificate + bundle_of_age(days=100).authority.certificate
+    bundle = carry_out_step(step, kept, trusted=trusted)
     _, *old = certificates(bundle.authority.certificate)
     ours = [] if kept is None else [YOUNG.authority.certificate]
-    assert old == [*ours, OTHER.authority.certificate]  # and not the expired one
+    assert old == [*ours, OTHER.authority.certificate]  # without the expired one
 
 
 @pytest.mark.parametrize("step", [RenewalStep.REPLACE, RenewalStep.NEW_AUTHORITY])
-def test_a_clock_that_is_behind_costs_no_trust(step: RenewalStep) -> None:
-    """What seems to be not valid yet is what everybody else trusts."""
-    bundle = take(step, YOUNG, now=NOW - timedelta(days=5))
+def test_a_clock_that_is_behind_drops_no_authority(step: RenewalStep) -> None:
+    """An authority that seems not yet valid is trusted by the other parties."""
+    bundle = carry_out_step(step, YOUNG, now=NOW - timedelta(days=5))
     _, old = certificates(bundle.authority.certificate)
     assert old == YOUNG.authority.certificate
 
 
-@pytest.mark.parametrize("trusted", [b"", b"no PEM"], ids=["nothing", "garbage"])
-def test_garbage_is_not_trusted(trusted: bytes) -> None:
-    bundle = take(RenewalStep.REPLACE, None, trusted=trusted)
+@pytest.mark.parametrize("trusted", [b"", b"no PEM"], ids=["empty", "not PEM"])
+def test_an_invalid_ca_bundle_is_not_trusted(trusted: bytes) -> None:
+    bundle = carry_out_step(RenewalStep.REPLACE, None, trusted=trusted)
     assert len(certificates(bundle.authority.certificate)) == 1
 
 
@@ -379,33 +387,33 @@ def runs(
     every: timedelta,
     until: Callable[[RenewalStep], bool],
 ) -> list[tuple[RenewalStep, Bundle]]:
-    """A run of ``certs`` at each ``every``, until one ends with what is asked for."""
-    told: list[tuple[RenewalStep, Bundle]] = []
+    """Run ``certs`` at each ``every``, and return the steps until ``until`` is true."""
+    steps: list[tuple[RenewalStep, Bundle]] = []
     for number in count():
         now = NOW + number * every
         while (decision := decide(kept, policy, now)).step.changes:
             kept = carry_out(decision.step, kept, b"", policy, make_key=key, now=now)
-            told.append((decision.step, kept))
+            steps.append((decision.step, kept))
         if until(decision.step):
-            return told
+            return steps
     raise AssertionError
 
 
 @pytest.mark.parametrize(
     "every", [timedelta(minutes=7), timedelta(hours=1), timedelta(days=1)], ids=str
 )
-def test_a_renewal_is_three_steps_and_two_neighbours_always_trust_each_other(
+def test_a_renewal_has_three_steps_and_adjacent_bundles_trust_each_other(
     every: timedelta,
 ) -> None:
-    old = made(days=60)
-    hasty = replace(POLICY, overlap=timedelta(days=1))
-    told = runs(old, hasty, every=every, until=lambda step: step is RenewalStep.KEEP)
-    assert [step for step, _ in told] == [
+    old = bundle_of_age(days=60)
+    short_overlap = replace(POLICY, overlap=timedelta(days=1))
+    steps = runs(old, short_overlap, every=every, until=lambda step: step is RenewalStep.KEEP)
+    assert [step for step, _ in steps] == [
         RenewalStep.NEW_AUTHORITY,
         RenewalStep.NEW_SERVING_PAIR,
         RenewalStep.DROP_OLD_AUTHORITIES,
     ]
-    bundles = [old, *(bundle for _, bundle in told)]
+    bundles = [old, *(bundle for _, bundle in steps)]
     for one, next_one in pairwise(bundles):
         for trusting, served in ((one, next_one), (next_one, one)):
             (server,) = authority.read_certificates(served.server.certificate)
@@ -413,18 +421,18 @@ def test_a_renewal_is_three_steps_and_two_neighbours_always_trust_each_other(
             assert any(authority.signed_by(server, each) for each in trusted)
 
 
-def test_a_new_pair_serves_before_a_third_is_left() -> None:
-    """Then admission warns; the runs are a day apart."""
+def test_a_pair_is_renewed_before_its_last_third() -> None:
+    """Admission warns in the last third. The runs are one day apart."""
     kept, now = YOUNG, NOW
     while kept.server == YOUNG.server:
         now += timedelta(days=1)
-        kept = take(decide(kept, POLICY, now).step, kept, now=now)
+        kept = carry_out_step(decide(kept, POLICY, now).step, kept, now=now)
     (old,) = authority.read_certificates(YOUNG.server.certificate)
     assert old.not_valid_after_utc - now > LIFE / 3
 
 
 def test_a_second_renewal_during_the_first_keeps_all_three_authorities() -> None:
-    twice = take(RenewalStep.NEW_AUTHORITY, BESIDE)
+    twice = carry_out_step(RenewalStep.NEW_AUTHORITY, UNSETTLED)
     assert len(certificates(twice.authority.certificate)) == 3
     assert decide(twice, POLICY, NOW).step is RenewalStep.WAIT
     assert usable(twice, [HOST], NOW)

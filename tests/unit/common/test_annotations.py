@@ -1,4 +1,4 @@
-"""Annotations: what we write reads back, and what others wrote doesn't hurt."""
+"""Annotations: values that we write parse back, and values of other clients cause no error."""
 
 import pytest
 
@@ -14,13 +14,13 @@ from common.annotations import (
 from common.resources import parse_quantities
 
 
-def test_observed_containers_read_back() -> None:
+def test_observed_containers_round_trip() -> None:
     assert observed_containers_value(["app", "side-car"]) == "app, side-car"
     assert parse_observed_containers("app, side-car") == ("app", "side-car")
     assert parse_observed_containers(observed_containers_value([])) == ()
 
 
-def test_original_resources_read_back() -> None:
+def test_original_resources_round_trip() -> None:
     original = OriginalResources(
         requests=parse_quantities({"memory": "64Mi", "cpu": "100m", "storage": "1Gi"}), limits={}
     )
@@ -35,7 +35,7 @@ def test_original_resources_read_back() -> None:
 @pytest.mark.parametrize(
     "value", ["", "{", "[]", '{"requests":{"cpu":"much"}}', '{"requests":{"cpu":1}}', "null"]
 )
-def test_original_resources_of_somebody_else(value: str) -> None:
+def test_unreadable_original_resources_are_ignored(value: str) -> None:
     assert parse_startup_boost(value) is None
 
 

@@ -1,6 +1,6 @@
-"""What servers and clients show each other, as ``common.certificates`` makes it.
+"""Certificates that ``common.certificates`` creates.
 
-What a serving pair of the webhook says is in tests/unit/certs/test_authority.py.
+tests/unit/certs/test_authority.py tests the webhook's serving certificate.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,7 @@ def client_of(issuer: x509.Certificate) -> x509.Certificate:
     )
 
 
-def test_a_client_is_known_by_its_name_and_groups_and_serves_no_host() -> None:
+def test_a_client_certificate_names_user_and_groups_and_no_host() -> None:
     made = client_of(AUTHORITY)
     made.verify_directly_issued_by(AUTHORITY)
     assert made.subject.rfc4514_string() == "CN=jane,O=writers,O=readers"
@@ -46,7 +46,7 @@ def test_a_client_is_known_by_its_name_and_groups_and_serves_no_host() -> None:
     assert (made.not_valid_before_utc, made.not_valid_after_utc) == (SINCE, UNTIL)
 
 
-def test_an_authority_signs_and_no_authority_besides() -> None:
+def test_only_the_authority_can_sign() -> None:
     constraints = extension(AUTHORITY, x509.BasicConstraints)
     assert constraints == x509.BasicConstraints(ca=True, path_length=0)
     assert extension(client_of(AUTHORITY), x509.BasicConstraints) == x509.BasicConstraints(
@@ -54,9 +54,13 @@ def test_an_authority_signs_and_no_authority_besides() -> None:
     )
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["by its own name", "by its key"])
-def test_a_certificate_says_which_key_signed_it(*, named: bool) -> None:
-    """Also where the authority, made by somebody else, doesn't say what its key is called."""
+@pytest.mark.parametrize(
+    "named",
+    [True, False],
+    ids=["authority with a subject key identifier", "authority without a subject key identifier"],
+)
+def test_a_certificate_contains_the_authority_key_identifier(*, named: bool) -> None:
+    """It is computed from the key if another client's authority has no subject key identifier."""
     plain = (
         x509.CertificateBuilder()
         .subject_name(AUTHORITY.subject)
@@ -67,12 +71,12 @@ def test_a_certificate_says_which_key_signed_it(*, named: bool) -> None:
         .not_valid_after(UNTIL)
         .sign(SIGNER, hashes.SHA256())
     )
-    told = extension(client_of(AUTHORITY if named else plain), x509.AuthorityKeyIdentifier)
+    authority_key = extension(client_of(AUTHORITY if named else plain), x509.AuthorityKeyIdentifier)
     own = extension(AUTHORITY, x509.SubjectKeyIdentifier)
-    assert told is not None
+    assert authority_key is not None
     assert own is not None
-    assert told.key_identifier == own.digest
+    assert authority_key.key_identifier == own.digest
 
 
-def test_a_name_that_is_too_long_is_cut() -> None:
+def test_a_name_that_is_too_long_is_truncated() -> None:
     assert distinguished("x" * 70) == distinguished("x" * 64)

@@ -1,4 +1,4 @@
-"""Feature gates as ``--feature-gates`` takes them."""
+"""Values of ``--feature-gates``."""
 
 from dataclasses import replace
 
@@ -43,11 +43,11 @@ def test_parse(text: str, want: FeatureGates) -> None:
         ("=true", "unknown feature gate ''"),
     ],
 )
-def test_a_text_that_is_no_gate(text: str, word: str) -> None:
+def test_invalid_feature_gates(text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         FeatureGates.parse(text)
 
 
 @pytest.mark.parametrize("gates", [FeatureGates(), FeatureGates(in_place=True), ALL])
-def test_the_text_of_gates_gives_them_back(gates: FeatureGates) -> None:
+def test_the_text_of_feature_gates_parses_back(gates: FeatureGates) -> None:
     assert FeatureGates.parse(str(gates)) == gates

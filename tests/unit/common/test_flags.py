@@ -1,4 +1,4 @@
-"""Command lines as the reference takes them."""
+"""Command lines, parsed as the reference parses them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class BaseSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(BaseSettings):
-    """What a test can set."""
+    """Flags of these tests."""
 
     interval: timedelta = flag(
         "--interval",
@@ -80,15 +80,19 @@ def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
         pytest.param([], {}, id="nothing"),
         pytest.param(["--count=3"], {"count": 3}, id="two dashes"),
         pytest.param(["-count=3"], {"count": 3}, id="one dash"),
-        pytest.param(["--count", "3"], {"count": 3}, id="value as its own word"),
+        pytest.param(["--count", "3"], {"count": 3}, id="value as a separate argument"),
         pytest.param(["--rate_limit=2.5"], {"rate": 2.5}, id="underscores are dashes"),
         pytest.param(["--rate-limit=-1"], {"rate": -1.0}, id="a negative number"),
-        pytest.param(["--rate-limit", "-1"], {"rate": -1.0}, id="a negative number as a word"),
+        pytest.param(
+            ["--rate-limit", "-1"], {"rate": -1.0}, id="a negative number as a separate argument"
+        ),
         pytest.param(["--count=3", "--count=4"], {"count": 4}, id="the last one counts"),
         pytest.param(["--leader-elect"], {"elect": True}, id="a bare Boolean"),
         pytest.param(["--leader-elect=false"], {"elect": False}, id="a Boolean that is false"),
         pytest.param(["--register=f"], {"register": False}, id="Go's short false"),
-        pytest.param(["-leader_elect=T"], {"elect": True}, id="all of it at once"),
+        pytest.param(
+            ["-leader_elect=T"], {"elect": True}, id="one dash, underscore and short Boolean"
+        ),
         pytest.param(["--interval=1h30m"], {"interval": timedelta(minutes=90)}, id="a duration"),
         pytest.param(["--ignored=a,b"], {"ignored": ("a", "b")}, id="a list"),
         pytest.param(["--ignored="], {"ignored": ()}, id="an empty list"),
@@ -123,7 +127,7 @@ def test_command_lines(argv: list[str], want: dict[str, Any]) -> None:
     [
         pytest.param(["--nope=1"], "--nope", id="unknown"),
         pytest.param(["--coun=1"], "--coun", id="no abbreviations"),
-        pytest.param(["stray"], "stray", id="a word that is no flag"),
+        pytest.param(["stray"], "stray", id="an argument that is no flag"),
         pytest.param(["--count=many"], "many", id="no number"),
         pytest.param(["--count"], "--count", id="no value"),
         pytest.param(["--port=http"], "http", id="a port that is no number"),
@@ -138,14 +142,14 @@ def test_command_lines(argv: list[str], want: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_wrong_command_line_is_one_sentence(argv: list[str], word: str) -> None:
+def test_an_invalid_command_line_raises_a_one_line_error(argv: list[str], word: str) -> None:
     with pytest.raises(ConfigError) as failed:
         read(*argv)
     assert word in str(failed.value)
     assert "\n" not in str(failed.value)
 
 
-def test_the_environment_counts_where_the_flag_is_not_given() -> None:
+def test_the_environment_sets_a_flag_that_is_missing() -> None:
     environ = {"WEBHOOK_ADDRESS": "from-env"}
     assert read(environ=environ).address == "from-env"
     assert read("--webhook-address=flag", environ=environ).address == "flag"
@@ -188,9 +192,9 @@ def test_help_lists_the_groups_of_a_class_before_those_of_its_bases(
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param("  --interval DURATION", id="a name that the parser gives"),
-        pytest.param("  --count THING", id="a name that the flag gives"),
-        pytest.param("  --register [THING]", id="a value that can be left out"),
+        pytest.param("  --interval DURATION", id="a metavar of the parser"),
+        pytest.param("  --count THING", id="a metavar of the flag"),
+        pytest.param("  --register [THING]", id="an optional value"),
         pytest.param("  --leader-elect [BOOL]", id="a Boolean"),
         pytest.param("  -v, --v THING", id="a short name"),
         pytest.param("  --patience, --wait THING", id="an alias"),
@@ -203,7 +207,7 @@ def test_help_names_values(line: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 @dataclass(frozen=True, kw_only=True)
 class LongSettings:
-    """Program that takes none of klog's flags."""
+    """Flags of a program without klog's flags."""
 
     place: str = flag(
         "--place",
@@ -215,7 +219,7 @@ class LongSettings:
     )
 
 
-def test_help_breaks_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_wraps_no_default_value(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read_flags(LongSettings, ["--help"])
     text = capsys.readouterr().out
@@ -255,7 +259,7 @@ def test_durations(text: str, want: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1d", "1 s", "--1s", "1h-5m", "1e3s", ".s"])
-def test_a_text_that_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         duration(text)
 
@@ -287,7 +291,7 @@ def test_true(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["yes", "on", "", "tRUE", "2"])
-def test_a_text_that_is_no_boolean(text: str) -> None:
+def test_invalid_booleans(text: str) -> None:
     with pytest.raises(ValueError, match="not true or false"):
         boolean(text)
 
@@ -296,15 +300,15 @@ def test_a_text_that_is_no_boolean(text: str) -> None:
 
 
 def golden() -> dict[str, dict[str, str]]:
-    """Component -> flag -> default."""
+    """Return the reference's defaults by component and flag."""
     return {
         each["component"]: {f"--{f['name']}": f["effective_default"] for f in each["flags"]}
         for each in lists("flags")
     }
 
 
-def same(value: object) -> str:
-    """A default as Go prints it: ``50``, not ``50.0``."""
+def go_text(value: object) -> str:
+    """Return a default as Go prints it: ``50``, not ``50.0``."""
     return f"{value:g}" if isinstance(value, float) else show(value)
 
 
@@ -316,7 +320,7 @@ def test_shared_flags_have_the_references_names_and_defaults() -> None:
             if name in ours_alone:
                 assert name not in flags
                 continue
-            assert (component, name, same(field.default)) == (component, name, flags[name])
+            assert (component, name, go_text(field.default)) == (component, name, flags[name])
 
 
 def test_leader_election_flags_have_the_references_names_and_defaults() -> None:
@@ -341,6 +345,6 @@ def test_settings_that_exclude_each_other() -> None:
         )
 
 
-def test_a_log_format_that_is_unknown() -> None:
+def test_an_unknown_log_format() -> None:
     with pytest.raises(ConfigError, match="'xml' is not text or json"):
         read_flags(CommonSettings, ["--logging-format=xml"])

@@ -29,10 +29,6 @@ PROGRAMS = {
 RULE_ID = re.compile(r"\b[ADQX]\d+\b")
 
 
-def _unwrapped(text: str) -> str:
-    return " ".join(text.split())
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_help_lists_every_flag_with_its_default(
     program: str, capsys: pytest.CaptureFixture[str]
@@ -41,7 +37,7 @@ def test_help_lists_every_flag_with_its_default(
     with pytest.raises(SystemExit) as ended:
         read_flags(settings, ["--help"], program=program)
     assert ended.value.code == 0
-    text = _unwrapped(capsys.readouterr().out)
+    text = " ".join(capsys.readouterr().out.split())
     for field in declared(settings):
         assert re.search(rf"{field.metadata['flag']}[ ,]", text)
         assert meaning(field) in text, field.metadata["flag"]
@@ -50,21 +46,21 @@ def test_help_lists_every_flag_with_its_default(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_flag_is_a_sentence_and_names_its_value(program: str) -> None:
+def test_every_flag_has_a_sentence_and_a_metavar(program: str) -> None:
     for field in declared(PROGRAMS[program]):
         name, text, metavar = (field.metadata[key] for key in ("flag", "help", "metavar"))
         assert re.fullmatch(r"[A-Z].*\.", text), name
         assert re.fullmatch(r"[A-Z]+", metavar), name
 
 
-def test_every_group_of_flags_is_together() -> None:
+def test_the_flags_of_a_group_are_listed_together() -> None:
     for settings in PROGRAMS.values():
         fields = [field for group in groups(settings).values() for field in group]
         assert sorted(f.name for f in fields) == sorted(f.name for f in declared(settings))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_default_reads_back(program: str) -> None:
+def test_every_default_parses_back(program: str) -> None:
     settings: type = PROGRAMS[program]
     for field in declared(settings):
         text = show(field.default)

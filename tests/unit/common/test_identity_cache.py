@@ -1,4 +1,4 @@
-"""Results by the identity of the objects that they come from."""
+"""The cache of results by the identity of their inputs."""
 
 import gc
 
@@ -8,7 +8,7 @@ from common.identity_cache import IdentityCache
 
 
 class Counted:
-    """Computes the length of a list, and counts how often."""
+    """Computes the length of lists, and counts the computations."""
 
     def __init__(self, size: int = 4) -> None:
         self.cache = IdentityCache[int](size)
@@ -22,20 +22,20 @@ class Counted:
         return self.cache.get(lists, compute)
 
 
-def test_the_same_objects_are_computed_once() -> None:
+def test_the_result_of_the_same_objects_is_computed_once() -> None:
     counted, one, two = Counted(), [1], [1, 2]
     assert [counted.length(one, two) for _ in range(3)] == [3, 3, 3]
     assert counted.times == 1
 
 
-def test_equal_objects_are_others_and_so_is_another_order() -> None:
+def test_equal_objects_and_another_order_are_other_keys() -> None:
     counted, one, equal = Counted(), [1], [1]
     assert [counted.length(one), counted.length(equal)] == [1, 1]
     assert [counted.length(one, equal), counted.length(equal, one)] == [2, 2]
     assert counted.times == 4
 
 
-def test_what_was_used_last_is_kept_longest() -> None:
+def test_the_least_recently_used_result_is_dropped_first() -> None:
     counted = Counted(size=2)
     first, second, third = [1], [2], [3]
     for each in (first, second, first, third, first):
@@ -45,7 +45,7 @@ def test_what_was_used_last_is_kept_longest() -> None:
     assert counted.times == 4
 
 
-def test_an_identity_is_not_given_to_another_object_while_its_result_is_there() -> None:
+def test_a_cached_result_keeps_its_objects_alive() -> None:
     counted = Counted(size=100)
     for number in range(1000):
         assert counted.length([0] * number) == number
@@ -53,7 +53,7 @@ def test_an_identity_is_not_given_to_another_object_while_its_result_is_there() 
     assert len(counted.cache) == 100
 
 
-def test_an_error_is_not_kept() -> None:
+def test_an_error_is_not_cached() -> None:
     cache, key = IdentityCache[int](4), (object(),)
 
     def fail() -> int:

@@ -1,4 +1,4 @@
-"""Selector texts, and selectors as values."""
+"""Label selectors: parsing, printing, matching and comparison."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_texts(text: str, canonical: str) -> None:
         "a" * 64,
     ],
 )
-def test_texts_that_are_no_selector(text: str) -> None:
+def test_invalid_selectors(text: str) -> None:
     with pytest.raises(LabelSelectorError):
         parse_selector(text)
 
@@ -82,7 +82,7 @@ def test_texts_that_are_no_selector(text: str) -> None:
         ("a==!", "unable to parse requirement: found '!', expected: identifier"),
     ],
 )
-def test_sentences_are_those_of_apimachinery(text: str, sentence: str) -> None:
+def test_errors_equal_those_of_apimachinery(text: str, sentence: str) -> None:
     with pytest.raises(LabelSelectorError) as caught:
         parse_selector(text)
     assert str(caught.value) == sentence
@@ -111,7 +111,7 @@ def test_matches(text: str, labels: dict[str, str], *, matches: bool) -> None:
     assert parse_selector(text).matches(labels) is matches
 
 
-def test_absent_selects_nothing_and_empty_everything() -> None:
+def test_an_absent_selector_selects_nothing_and_an_empty_one_everything() -> None:
     for nothing in (from_label_selector(None), from_map(None)):
         assert nothing == NOTHING
         assert not nothing.matches({"a": "1"})
@@ -122,7 +122,7 @@ def test_absent_selects_nothing_and_empty_everything() -> None:
         assert everything.matches(None)
 
 
-def test_selectors_are_compared_by_what_they_say() -> None:
+def test_selectors_are_compared_by_value() -> None:
     assert str(NOTHING) == str(EVERYTHING)
     assert NOTHING != EVERYTHING
     assert from_map({"a": "1", "b": "2"}) == parse_selector("b=2,a=1")

@@ -1,4 +1,4 @@
-"""Amounts at their edges; the ordinary ones are in the golden data."""
+"""Edge cases of amounts; ordinary ones are in the golden data."""
 
 import math
 

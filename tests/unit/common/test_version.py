@@ -1,4 +1,4 @@
-"""The version, and where it is shown."""
+"""The version, and where it is reported."""
 
 import importlib.metadata
 import platform
@@ -17,7 +17,7 @@ from updater.metrics import UpdaterMetrics
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_version_is_that_of_the_project() -> None:
+def test_the_version_is_that_of_pyproject() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert version() == project["version"]
 
@@ -43,7 +43,7 @@ def test_the_user_agent_names_the_version() -> None:
         ("0+unknown", "0", "0"),
     ],
 )
-def test_a_version_in_the_words_of_an_api_server(found: str, major: str, minor: str) -> None:
+def test_version_info_has_the_fields_of_an_api_server(found: str, major: str, minor: str) -> None:
     info = version_info(found)
     assert (info["major"], info["minor"], info["gitVersion"]) == (major, minor, f"v{found}")
     assert info["pythonVersion"] == platform.python_version()

@@ -1,4 +1,4 @@
-"""Lines of a real API server's audit log as entries."""
+"""Entries parsed from a real API server's audit log."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_an_answered_call_is_an_entry() -> None:
     }
 
 
-def test_what_roles_dont_allow_is_told_apart_from_what_a_plugin_refuses() -> None:
+def test_refusals_by_rbac_are_distinguished_from_those_by_a_plugin() -> None:
     refused = {"responseStatus": {"status": "Failure", "code": 403}}
     by_plugin = parse_entry(line(**refused))
     by_roles = parse_entry(line(**refused, annotations={"authorization.k8s.io/decision": "forbid"}))
@@ -83,7 +83,7 @@ def test_each_call_counts_once(changes: dict[str, Any], counts: bool) -> None:  
     assert (parse_entry(line(**changes)) is not None) is counts
 
 
-def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:
+def test_appended_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditFile(path)
     assert log.find({}) == ()

@@ -1,4 +1,4 @@
-"""Where the programs are looked for, and what a user reads when they are missing."""
+"""Lookup of the binaries, and the errors if they are missing."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def programs(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_programs_of_the_checkout_are_those_of_the_version_that_its_module_requires(
+def test_binaries_of_the_checkout_have_the_version_of_its_module(
     tmp_path: Path,
 ) -> None:
     root = checkout(tmp_path)
@@ -40,25 +40,25 @@ def test_programs_of_the_checkout_are_those_of_the_version_that_its_module_requi
     assert find({}, root=root).path("etcd") == folder / "etcd"
 
 
-def test_the_environment_comes_first(tmp_path: Path) -> None:
+def test_the_environment_variable_takes_precedence(tmp_path: Path) -> None:
     root = checkout(tmp_path / "checkout")
     programs(root / ".controlplane" / "v1.36.3", *NAMES)
     assets = programs(tmp_path / "assets", *NAMES)
     assert find({ASSETS: str(assets)}, root=root).folder == assets
 
 
-def test_what_was_never_built_says_what_to_run(tmp_path: Path) -> None:
+def test_the_error_for_unbuilt_binaries_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="run `make controlplane` first: there is no etcd, kube-"):
         find({}, root=checkout(tmp_path))
 
 
-def test_a_folder_that_lacks_some_says_which(tmp_path: Path) -> None:
+def test_the_error_names_the_missing_binaries(tmp_path: Path) -> None:
     assets = programs(tmp_path, *NAMES[:3])
     with pytest.raises(ConfigError, match=f"{ASSETS} is set to a folder without kube-scheduler"):
         find({ASSETS: str(assets)})
 
 
-def test_a_file_that_is_no_program_is_missing(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_missing(tmp_path: Path) -> None:
     assets = programs(tmp_path, *NAMES)
     (assets / "etcd").chmod(0o644)
     with pytest.raises(ConfigError, match="without etcd"):
@@ -69,18 +69,18 @@ def test_a_file_that_is_no_program_is_missing(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         pytest.param(GO_MOD, "v1.36.3", id="in a block"),
-        pytest.param("require k8s.io/kubernetes v1.35.0\n", "v1.35.0", id="on a line of its own"),
+        pytest.param("require k8s.io/kubernetes v1.35.0\n", "v1.35.0", id="on a separate line"),
     ],
 )
 def test_the_version_is_read_from_the_module(tmp_path: Path, text: str, expected: str) -> None:
     assert pinned_version(checkout(tmp_path, text)) == expected
 
 
-def test_a_module_without_kubernetes_is_an_error(tmp_path: Path) -> None:
+def test_a_module_without_kubernetes_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="doesn't require"):
         pinned_version(checkout(tmp_path, "module x\n"))
 
 
-def test_outside_of_a_checkout_the_environment_is_named(tmp_path: Path) -> None:
+def test_outside_a_checkout_the_error_names_the_environment_variable(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=ASSETS):
         find({}, root=tmp_path)

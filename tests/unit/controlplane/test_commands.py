@@ -1,4 +1,4 @@
-"""The servers' command lines, and the files that they name."""
+"""The command lines of the servers, and their files."""
 
 import stat
 from datetime import UTC, datetime
@@ -50,7 +50,7 @@ def test_every_server_listens_on_loopback_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler"])
-def test_controllers_are_not_limited_and_wait_for_no_lease(name: str) -> None:
+def test_the_controller_manager_has_no_rate_limit_and_no_leader_election(name: str) -> None:
     command = BUILDERS[name](BINARIES, Files(Path("/x")), PORTS)
     assert {"--leader-elect=false", "--kube-api-qps=2000"} <= set(command)
 
@@ -62,7 +62,7 @@ def test_the_api_server_obeys_rbac_and_keeps_default_plugins() -> None:
     assert [flag for flag in command if "admission-plugins" in flag] == []
 
 
-def test_the_administrator_is_a_master_by_certificate(tmp_path: Path) -> None:
+def test_the_administrator_is_in_group_masters_by_certificate(tmp_path: Path) -> None:
     files = Files.within(tmp_path)
     written = write_files(files, url=PORTS.url, now=NOW)
     config = yaml.safe_load(written.kubeconfig)
@@ -73,14 +73,14 @@ def test_the_administrator_is_a_master_by_certificate(tmp_path: Path) -> None:
     assert [group.value for group in groups] == ["system:masters"]
 
 
-def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+def test_private_keys_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     files = Files.within(tmp_path)
     write_files(files, url=PORTS.url, now=NOW)
     keys = [*(tmp_path / "pki").glob("*.key"), *tmp_path.glob("*.kubeconfig")]
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
 
 
-def test_the_front_proxy_has_an_authority_of_its_own(tmp_path: Path) -> None:
+def test_the_front_proxy_has_its_own_authority(tmp_path: Path) -> None:
     files = Files.within(tmp_path)
     write_files(files, url=PORTS.url, now=NOW)
     own, cluster = (
@@ -93,8 +93,8 @@ def test_the_front_proxy_has_an_authority_of_its_own(tmp_path: Path) -> None:
         front.verify_directly_issued_by(cluster)
 
 
-def test_webhooks_are_shown_a_certificate_as_the_documentation_says(tmp_path: Path) -> None:
-    """The text of docs/operations.md, but for the paths, is what the API server reads."""
+def test_the_api_server_sends_webhooks_a_client_certificate_as_documented(tmp_path: Path) -> None:
+    """The API server's files equal the text of docs/operations.md, except for the paths."""
     files = Files.within(tmp_path)
     write_files(files, url=PORTS.url, now=NOW, webhooks=["vpa-webhook.kube-system.svc"])
     kubeconfig, pair = files.kubeconfig(WEBHOOK_CLIENT), "/etc/kubernetes/pki/webhook-client"

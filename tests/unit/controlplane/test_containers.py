@@ -1,4 +1,4 @@
-"""What is started for a container that really runs, and what it finds on disk."""
+"""Processes of containers that really run: command, environment, volumes, probes, restarts."""
 
 import contextlib
 import os
@@ -61,11 +61,11 @@ def pod(*, restart_policy: str = "Always", deleting: bool = False) -> RunnablePo
     )
 
 
-def test_an_image_is_named_without_its_tag_and_digest() -> None:
+def test_the_name_of_an_image_excludes_tag_and_digest() -> None:
     assert CONTAINER.image_name == "registry.example:5000/team/web"
 
 
-def test_the_command_is_that_of_the_image_and_the_arguments_are_the_pods() -> None:
+def test_the_command_is_from_the_image_and_the_arguments_from_the_pod() -> None:
     env = environment(pod(), CONTAINER, PLACE, {})
     assert env == {"IP": "127.64.0.10", "URL": "http://127.64.0.10"}
     words = ["{python}", "--kubeconfig={kubeconfig}", "{root}/x", "{namespace}/{name}@{ip}"]
@@ -85,20 +85,20 @@ def test_the_command_is_that_of_the_image_and_the_arguments_are_the_pods() -> No
         pytest.param("$(A)$(A)", "11", id="every reference"),
         pytest.param("$(B)", "$(B)", id="an unknown variable stays"),
         pytest.param("$$(A)", "$(A)", id="two dollars are one"),
-        pytest.param("$A $", "$A $", id="no parentheses, no reference"),
+        pytest.param("$A $", "$A $", id="without parentheses it is no reference"),
     ],
 )
 def test_references_are_expanded(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1"}) == expanded
 
 
-def test_a_label_is_a_field_and_a_field_that_is_none_is_named() -> None:
+def test_fields_of_pods_and_the_error_of_an_unknown_field() -> None:
     assert field_of(pod(), "metadata.labels['app']", PLACE) == "web"
     with pytest.raises(ValueError, match=r"spec\.moon"):
         field_of(pod(), "spec.moon", PLACE)
 
 
-def test_a_volume_changes_in_one_step_and_leaves_nothing_old_behind(tmp_path: Path) -> None:
+def test_a_volume_is_replaced_atomically_without_leftovers(tmp_path: Path) -> None:
     assert write_volume(tmp_path, {"a": File(b"1"), "deep/b": File(b"2", 0o600)})
     assert not write_volume(tmp_path, {"a": File(b"1"), "deep/b": File(b"2", 0o600)})
     before = (tmp_path / "..data").resolve()
@@ -116,7 +116,7 @@ def test_no_file_leads_out_of_its_volume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
-def test_whatever_a_file_or_a_mount_is_called_it_stays_inside(text: str, tmp_path: Path) -> None:
+def test_no_name_of_a_file_or_mount_leads_out_of_its_folder(text: str, tmp_path: Path) -> None:
     volume, root = tmp_path / "volume", tmp_path / "root"
     with contextlib.suppress(OSError, ValueError):
         write_volume(volume, {text: File(b"1")})
@@ -125,13 +125,13 @@ def test_whatever_a_file_or_a_mount_is_called_it_stays_inside(text: str, tmp_pat
     assert Path(os.path.normpath(inside(root, text))).is_relative_to(root)
 
 
-def test_a_mount_is_where_its_path_says(tmp_path: Path) -> None:
+def test_a_mount_is_at_its_path(tmp_path: Path) -> None:
     assert inside(tmp_path, "/etc/app/") == tmp_path / "etc/app"
     assert inside(tmp_path, "../../etc") == tmp_path / "etc"
     assert inside(tmp_path, "/") == tmp_path
 
 
-def test_a_verdict_changes_when_its_threshold_is_reached_and_only_then() -> None:
+def test_a_probe_result_changes_at_its_threshold() -> None:
     verdict = Verdict(Probe(failure_threshold=2, success_threshold=1), holds=True)
     results = (False, True, False, False, False, True)
     assert [verdict.add(success=one) for one in results] == [
@@ -171,7 +171,7 @@ def exit_of(run: PodRun, code: int, *, after: float = 10) -> None:
     observations.exited(run, now, name="app", container_id=container.container_id, exit_code=code)
 
 
-def test_a_process_is_ready_when_its_probe_says_so() -> None:
+def test_a_process_is_ready_when_its_probe_succeeds() -> None:
     run = running()
     container = run.containers["app"]
     assert not container.is_ready(NOW)
@@ -190,7 +190,7 @@ def test_a_process_is_ready_when_its_probe_says_so() -> None:
     assert run.notices[-1].message == "Readiness probe failed: 503"
 
 
-def test_a_process_that_ended_runs_again_later_and_later() -> None:
+def test_restarts_are_delayed_increasingly() -> None:
     run = running()
     exit_of(run, 3)
     container = run.containers["app"]
@@ -206,24 +206,24 @@ def test_a_process_that_ended_runs_again_later_and_later() -> None:
 @pytest.mark.parametrize(
     ("policy", "code", "phase"),
     [
-        pytest.param("Never", 0, Phase.SUCCEEDED, id="it did well"),
-        pytest.param("Never", 1, Phase.FAILED, id="it failed"),
-        pytest.param("OnFailure", 0, Phase.SUCCEEDED, id="it did well and may fail"),
+        pytest.param("Never", 0, Phase.SUCCEEDED, id="success"),
+        pytest.param("Never", 1, Phase.FAILED, id="failure"),
+        pytest.param("OnFailure", 0, Phase.SUCCEEDED, id="success with restartPolicy OnFailure"),
     ],
 )
-def test_a_pod_is_over_when_its_process_is_and(policy: str, code: int, phase: Phase) -> None:
+def test_the_phase_of_a_pod_whose_process_has_ended(policy: str, code: int, phase: Phase) -> None:
     run = running(restart_policy=policy)
     exit_of(run, code)
     assert run.phase is phase
 
 
-def test_the_exit_of_an_earlier_run_counts_for_nothing() -> None:
+def test_the_exit_of_an_earlier_run_is_ignored() -> None:
     run = running()
     observations.exited(run, NOW, name="app", container_id="containerd://earlier", exit_code=1)
     assert run.containers["app"].running
 
 
-def test_a_deleted_pod_is_there_until_its_process_has_ended() -> None:
+def test_a_deleted_pod_exists_until_its_process_has_ended() -> None:
     run = running()
     run.observe(pod(deleting=True))
     run.advance(NOW + timedelta(seconds=20))

@@ -1,4 +1,4 @@
-"""Programs that are started, watched, and never left behind."""
+"""Processes: start, supervision and termination."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ def server(tmp_path: Path, code: str) -> Server:
     return Server("thing", [sys.executable, "-c", code], tmp_path / "thing.log")
 
 
-async def test_a_program_that_ends_by_itself_is_an_error_with_the_end_of_its_log(
+async def test_a_process_that_exits_raises_an_error_with_the_end_of_its_log(
     tmp_path: Path,
 ) -> None:
     thing = server(tmp_path, "print('no such flag'); raise SystemExit(3)")
@@ -22,7 +22,7 @@ async def test_a_program_that_ends_by_itself_is_an_error_with_the_end_of_its_log
         await thing.watch()
 
 
-async def test_a_program_that_is_killed_is_no_error_and_can_start_again(tmp_path: Path) -> None:
+async def test_a_killed_process_raises_no_error_and_can_be_restarted(tmp_path: Path) -> None:
     thing = server(tmp_path, "import time; time.sleep(60)")
     await thing.start()
     watching = asyncio.create_task(thing.watch())
@@ -37,7 +37,7 @@ async def test_a_program_that_is_killed_is_no_error_and_can_start_again(tmp_path
     await thing.kill()
 
 
-async def test_a_program_is_known_by_what_it_uses(tmp_path: Path) -> None:
+async def test_the_memory_usage_of_a_process(tmp_path: Path) -> None:
     thing = server(tmp_path, "import time; time.sleep(60)")
     assert thing.usage().memory_mib == 0
     await thing.start()
@@ -45,13 +45,13 @@ async def test_a_program_is_known_by_what_it_uses(tmp_path: Path) -> None:
     await thing.kill()
 
 
-def test_ports_lie_below_those_of_outgoing_connections() -> None:
+def test_free_ports_are_below_the_ephemeral_range() -> None:
     ports = free_ports(5)
     assert len(set(ports)) == 5
     assert all(20_000 <= port < 32_768 for port in ports)
 
 
-def test_the_tail_of_an_empty_log_says_so(tmp_path: Path) -> None:
+def test_the_tail_of_an_empty_log(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.touch()
     assert tail(log) == "    (it wrote nothing)"

@@ -1,4 +1,4 @@
-"""The environment of a container that really runs, and containers that wait for theirs."""
+"""Environment variables of containers that really run, and containers that wait for theirs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,13 +31,9 @@ OBJECTS = {
 }
 
 
-def runnable(**container: Any) -> RunnablePod:
-    return msgspec.convert(pod("web", generation=1, **container), RunnablePod)
-
-
-def made(objects: Mapping[Reference, Data], **container: Any) -> dict[str, str]:
-    """The environment of a container, of which everything that ``objects`` has has been read."""
-    found = runnable(**container)
+def environment_of(objects: Mapping[Reference, Data], **container: Any) -> dict[str, str]:
+    """Return the environment of a container whose references are read from ``objects``."""
+    found = msgspec.convert(pod("web", generation=1, **container), RunnablePod)
     spec = found.spec.containers[0]
     read = {one: objects.get(one) for one in references(spec)}
     return environment(found, spec, PLACE, read)
@@ -56,7 +52,7 @@ class Case:
     id: str
     env: list[dict[str, Any]] = field(default_factory=list)
     env_from: list[dict[str, Any]] = field(default_factory=list)
-    want: dict[str, str] | str  # variables, or what is missing
+    want: dict[str, str] | str  # variables, or the message about a missing one
 
 
 CASES = [
@@ -73,18 +69,18 @@ CASES = [
         want={"word": "swordfish"},
     ),
     Case(
-        id="a config map as a whole, with a prefix, without what is binary",
+        id="a config map as a whole, with a prefix, without binary keys",
         env_from=[{"prefix": "APP_", "configMapRef": {"name": "settings"}}],
         want={"APP_level": "3"},
     ),
     Case(
-        id="a single variable wins over a whole object",
+        id="a single variable takes precedence over a whole object",
         env_from=[{"secretRef": {"name": "key"}}],
         env=[{"name": "word", "value": "plain"}],
         want={"word": "plain"},
     ),
     Case(
-        id="the later of two whole objects wins",
+        id="the later of two whole objects takes precedence",
         env_from=[{"secretRef": {"name": "key"}}, {"secretRef": {"name": "other"}}],
         want={"word": "other"},
     ),
@@ -104,7 +100,7 @@ CASES = [
         want="couldn't find key lost in Secret shop/key",
     ),
     Case(
-        id="a binary key of a config map is no text",
+        id="a binary key of a config map",
         env=[{"name": "A", **from_config(key="picture")}],
         want="couldn't find key picture in ConfigMap shop/settings",
     ),
@@ -129,7 +125,7 @@ CASES = [
         want="variable A: only values, fieldRef, configMapKeyRef and secretKeyRef are supported",
     ),
     Case(
-        id="a field that is none",
+        id="an unknown field",
         env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.moon"}}}],
         want="no such field of a pod: spec.moon",
     ),
@@ -140,7 +136,7 @@ CASES = [
 def test_variables(case: Case) -> None:
     other = {"word": b"other"}
     objects = {**OBJECTS, Reference(SourceKind.SECRET, "other"): Data(other, other)}
-    make = partial(made, objects, env=case.env, envFrom=case.env_from)
+    make = partial(environment_of, objects, env=case.env, envFrom=case.env_from)
     if isinstance(case.want, dict):
         assert make() == case.want
         return
@@ -149,13 +145,13 @@ def test_variables(case: Case) -> None:
     assert str(caught.value) == case.want
 
 
-# What becomes of a container that lacks a variable
+# Containers that wait for a variable
 
 LACKS = 'secret "key" not found'
 
 
 class Run:
-    """A pod whose containers are processes, and the clock that its kubelet goes by."""
+    """A pod whose containers are processes, and the clock of its kubelet."""
 
     def __init__(self, *, init: tuple[dict[str, Any], ...] = (), problem: str = LACKS) -> None:
         simulation = Simulation(minor=36, timing=Timing(), images={"shop": ["true"]})
@@ -164,11 +160,11 @@ class Run:
         self.pod = PodRun(object=spec, simulation=simulation)
         self.pod.observe(spec)
         self.pod.admit(NOW, None, ip="127.64.0.10")
-        self.learn(problem)
+        self.report_problem(problem)
         observations.prepared(self.pod, NOW)
         self.wait(5)
 
-    def learn(self, problem: str, name: str = "app") -> None:
+    def report_problem(self, problem: str, name: str = "app") -> None:
         observations.configured(self.pod, self.now, name=name, problem=problem)
         self.pod.advance(self.now)
 
@@ -176,7 +172,7 @@ class Run:
         self.now += timedelta(seconds=seconds)
         self.pod.advance(self.now)
 
-    def ends(self, code: int, name: str = "app") -> None:
+    def end(self, code: int, name: str = "app") -> None:
         container = self.pod.containers[name]
         observations.exited(
             self.pod, self.now, name=name, container_id=container.container_id, exit_code=code
@@ -190,69 +186,71 @@ class Run:
         return self.status()["containerStatuses"][0]
 
 
-def test_a_container_waits_for_its_variables_and_says_so_once() -> None:
+def test_a_container_waits_for_its_variables_and_reports_it_once() -> None:
     run = Run()
     run.wait(60)
-    told = run.container()
-    assert told["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": LACKS}}
-    assert (told["restartCount"], told["started"], told["ready"]) == (0, False, False)
+    status = run.container()
+    assert status["state"] == {
+        "waiting": {"reason": "CreateContainerConfigError", "message": LACKS}
+    }
+    assert (status["restartCount"], status["started"], status["ready"]) == (0, False, False)
     assert run.status()["phase"] == Phase.PENDING
     assert [(one.reason, one.message) for one in run.pod.notices] == [("Failed", f"Error: {LACKS}")]
     assert run.pod.due(run.now) is None, "only the missing object can bring it on"
 
 
-def test_another_thing_that_is_missing_is_told_anew() -> None:
+def test_another_missing_object_is_reported_again() -> None:
     run = Run()
-    run.learn("couldn't find key word in Secret shop/key")
+    run.report_problem("couldn't find key word in Secret shop/key")
     message = run.container()["state"]["waiting"]["message"]
     assert message == "couldn't find key word in Secret shop/key"
     assert [one.message for one in run.pod.notices] == [f"Error: {LACKS}", f"Error: {message}"]
 
 
-def test_it_starts_as_soon_as_nothing_is_missing() -> None:
+def test_a_container_starts_as_soon_as_nothing_is_missing() -> None:
     run = Run()
-    run.learn("")
+    run.report_problem("")
     assert "running" in run.container()["state"]
     assert run.container()["restartCount"] == 0
     assert run.status()["phase"] == Phase.RUNNING
 
 
-def test_what_is_missing_while_it_runs_matters_at_its_next_start() -> None:
+def test_an_object_that_is_deleted_later_matters_at_the_next_start() -> None:
     run = Run(problem="")
-    run.learn(LACKS)
+    run.report_problem(LACKS)
     assert "running" in run.container()["state"]
-    run.ends(3)
+    run.end(3)
     run.wait(5)
-    told = run.container()
-    assert told["state"]["waiting"]["reason"] == "CreateContainerConfigError"
-    assert told["lastState"]["terminated"]["exitCode"] == 3
-    assert told["restartCount"] == 0
-    run.learn("")
-    told = run.container()
-    assert "running" in told["state"]
-    assert told["lastState"]["terminated"]["exitCode"] == 3
-    assert told["restartCount"] == 1
+    status = run.container()
+    assert status["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert status["restartCount"] == 0
+    run.report_problem("")
+    status = run.container()
+    assert "running" in status["state"]
+    assert status["lastState"]["terminated"]["exitCode"] == 3
+    assert status["restartCount"] == 1
 
 
-def test_a_container_that_lacks_nothing_starts_beside_one_that_does() -> None:
+def test_a_complete_container_starts_beside_one_that_waits() -> None:
     run = Run(init=({"name": "proxy", "image": "shop", "restartPolicy": "Always"},))
     (proxy,) = run.status()["initContainerStatuses"]
     assert "running" in proxy["state"]
-    run.ends(1, "proxy")
+    run.end(1, "proxy")
     run.wait(5)
-    run.learn("")
+    run.report_problem("")
     (proxy,) = run.status()["initContainerStatuses"]
-    assert proxy["restartCount"] == 1, "it isn't started anew with the other"
+    assert proxy["restartCount"] == 1, "it isn't restarted with the other"
     assert "running" in run.container()["state"]
 
 
-def test_an_init_container_that_waits_holds_back_all_others() -> None:
+def test_a_waiting_init_container_delays_all_others() -> None:
     run = Run(init=({"name": "first", "image": "shop"},), problem="")
-    run.ends(1, "first")
-    run.learn(LACKS, "first")
+    run.end(1, "first")
+    run.report_problem(LACKS, "first")
     run.wait(5)
     assert run.status()["initContainerStatuses"][0]["state"]["waiting"]["message"] == LACKS
     assert run.container()["state"]["waiting"]["reason"] == "ContainerCreating"
-    run.learn("", "first")
-    run.ends(0, "first")
+    run.report_problem("", "first")
+    run.end(0, "first")
     assert "running" in run.container()["state"]

@@ -1,4 +1,4 @@
-"""X125: what is published where too little is known of a container."""
+"""X125: amounts that are published for a container with little history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from recommender.estimate.post_processing import PostProcessingSettings, post_pr
 from recommender.estimate.vpa_estimates import ContainerEstimate
 
 BOTH = frozenset(("cpu", "memory"))
-NOBODY: frozenset[str] = frozenset()
+NONE: frozenset[str] = frozenset()
 APP = frozenset(("app",))
 SURE, UNSURE = 1.0, 0.999
 ESTIMATED, PUBLISHED = {"cpu": "1", "memory": "1k"}, {"cpu": "3", "memory": "3k"}
@@ -26,8 +26,8 @@ class Case:
     observed: frozenset[str] = BOTH
     confidence: float = UNSURE
     published: Mapping[str, str] | None = None
-    stale: frozenset[str] = NOBODY
-    killed: frozenset[str] = NOBODY
+    stale: frozenset[str] = NONE
+    killed: frozenset[str] = NONE
     memory: int = 1000  # as estimated, in bytes
     without_samples: bool = False
     want: Mapping[str, str] | None
@@ -37,7 +37,7 @@ class Case:
 
 CASES = [
     Case(id="new, with samples: the estimate", want=ESTIMATED),
-    Case(id="new, without samples: no entry", observed=NOBODY, want=None, unknown=("app",)),
+    Case(id="new, without samples: no entry", observed=NONE, want=None, unknown=("app",)),
     Case(
         id="new, without CPU samples: memory alone",
         observed=frozenset(("memory",)), want={"memory": "1k"}, unknown=("app (cpu)",),
@@ -47,41 +47,41 @@ CASES = [
         observed=frozenset(("cpu",)), want={"cpu": "1"}, unknown=("app (memory)",),
     ),
     Case(
-        id="--publish-without-samples: the estimate, and nothing is said",
-        observed=NOBODY, without_samples=True, want=ESTIMATED,
+        id="--publish-without-samples: the estimate, without a note",
+        observed=NONE, without_samples=True, want=ESTIMATED,
     ),
     Case(id="published, with samples: the estimate", published=PUBLISHED, want=ESTIMATED),
     Case(
-        id="X31: published, without samples: it stays",
-        observed=NOBODY, published=PUBLISHED, want=PUBLISHED, unknown=("app",),
+        id="X31: published, without samples: unchanged",
+        observed=NONE, published=PUBLISHED, want=PUBLISHED, unknown=("app",),
     ),
     Case(
-        id="X31: published, without CPU samples: that stays",
+        id="X31: published, without CPU samples: CPU is unchanged",
         observed=frozenset(("memory",)), published=PUBLISHED, want=MIB_3, unknown=("app (cpu)",),
     ),
     Case(
-        id="X31: --publish-without-samples keeps what is published",
-        observed=NOBODY, published=PUBLISHED, without_samples=True, want=PUBLISHED,
+        id="X31: --publish-without-samples keeps the published amounts",
+        observed=NONE, published=PUBLISHED, without_samples=True, want=PUBLISHED,
     ),
     Case(
-        id="history expired, nothing since: it stays",
-        observed=NOBODY, published=PUBLISHED, stale=APP, want=PUBLISHED, unknown=("app",),
+        id="history expired, no samples since: unchanged",
+        observed=NONE, published=PUBLISHED, stale=APP, want=PUBLISHED, unknown=("app",),
         is_stale=True,
     ),
     Case(
-        id="history expired, not quite a day since: it stays",
+        id="history expired, just less than a day of samples since: unchanged",
         published=PUBLISHED, stale=APP, want=PUBLISHED, is_stale=True,
     ),
     Case(
-        id="history expired, a day since: the estimate",
+        id="history expired, a day of samples since: the estimate",
         published=PUBLISHED, stale=APP, confidence=SURE, want=ESTIMATED,
     ),
     Case(
         id="history expired, but nothing was published: the estimate", stale=APP, want=ESTIMATED,
     ),
     Case(
-        id="history expired, nothing since, and nothing was published: no entry",
-        stale=APP, observed=NOBODY, want=None, unknown=("app",),
+        id="history expired, no samples since, nothing published: no entry",
+        stale=APP, observed=NONE, want=None, unknown=("app",),
     ),
     Case(
         id="history expired of another container: the estimate",
@@ -93,18 +93,18 @@ CASES = [
         want={"cpu": "3", "memory": "3001"}, is_stale=True,
     ),
     Case(
-        id="history expired, killed, no more memory estimated: it stays",
+        id="history expired, killed, no more memory estimated: unchanged",
         published=PUBLISHED, stale=APP, killed=APP, memory=3000, want=PUBLISHED, is_stale=True,
     ),
     Case(
-        id="history expired, more memory estimated, not killed: it stays",
+        id="history expired, more memory estimated, not killed: unchanged",
         published=PUBLISHED, stale=APP, memory=9000, want=PUBLISHED, is_stale=True,
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_x125_what_is_published(case: Case) -> None:
+def test_x125_published_amounts(case: Case) -> None:
     amounts = {"cpu": 1000, "memory": case.memory}
     estimate = ContainerEstimate(
         container="app",
@@ -140,7 +140,7 @@ def published(target: Mapping[str, Any]) -> ContainerAmounts:
     )
 
 
-def test_x125_idle_containers_stay_among_the_others_sorted_by_name() -> None:
+def test_x125_idle_containers_are_sorted_among_the_others_by_name() -> None:
     estimate = ContainerEstimate(
         container="b", target={"cpu": 1000}, lower={}, upper={}, confidence={"cpu": 1.0}
     )

@@ -1,4 +1,4 @@
-"""What the recommender keeps of a pod, and that replicas share it."""
+"""The fields of a pod that the recommender caches, and their sharing between replicas."""
 
 import json
 from datetime import UTC, datetime
@@ -17,8 +17,8 @@ RUNNING = {"running": {"startedAt": TIME}}
 KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": TIME}}
 
 
-def served(name: str, **status: Any) -> bytes:
-    """A pod as an API server serves it, as far as it matters here."""
+def served_pod(name: str, **status: Any) -> bytes:
+    """Return the fields of a pod that matter here, as an API server serves them."""
     pod = {
         "metadata": {
             "name": name,
@@ -46,45 +46,45 @@ def served(name: str, **status: Any) -> bytes:
     return json.dumps(pod).encode()
 
 
-def kept(name: str, **status: Any) -> CachedPod:
-    return msgspec.json.decode(served(name, **status), type=CachedPod)
+def cached(name: str, **status: Any) -> CachedPod:
+    return msgspec.json.decode(served_pod(name, **status), type=CachedPod)
 
 
-def whole(name: str, **status: Any) -> Pod:
-    return msgspec.json.decode(served(name, **status), type=Pod)
+def complete(name: str, **status: Any) -> Pod:
+    return msgspec.json.decode(served_pod(name, **status), type=Pod)
 
 
-def test_replicas_share_what_is_equal_in_them() -> None:
-    one, other = kept("web-0"), kept("web-1")
+def test_replicas_share_equal_values() -> None:
+    one, other = cached("web-0"), cached("web-1")
     assert one.metadata.labels is other.metadata.labels
     assert one.spec is other.spec
     assert one.status.container_statuses is other.status.container_statuses
 
 
-def test_what_is_not_read_is_dropped() -> None:
-    pod = kept("web-0")
+def test_unused_fields_are_dropped() -> None:
+    pod = cached("web-0")
     assert pod.metadata.annotations is None
     assert pod.metadata.owner_references is None
     assert pod.spec.init_containers is None
     assert pod.status.conditions is None
 
 
-def test_what_counts_for_usage_is_that_of_the_whole_pod() -> None:
-    assert pod_facts(kept("web-0")) == pod_facts(whole("web-0"))
+def test_a_cached_pod_gives_the_same_pod_facts() -> None:
+    assert pod_facts(cached("web-0")) == pod_facts(complete("web-0"))
 
 
-def test_kills_are_those_of_the_whole_pod() -> None:
+def test_a_cached_pod_gives_the_same_oom_kills() -> None:
     was = {"resources": {"requests": {"memory": "2Gi"}}}
     again = {"restartCount": 4, "lastState": KILLED}
-    between = kills_between(kept("web-0", **was), kept("web-0", **again))
+    between = kills_between(cached("web-0", **was), cached("web-0", **again))
     (kill,) = between
-    assert between == kills_between(whole("web-0", **was), whole("web-0", **again))
+    assert between == kills_between(complete("web-0", **was), complete("web-0", **again))
     assert (kill.memory, kill.at) == (
         Quantity.parse("2Gi").value,
         datetime(2026, 1, 1, tzinfo=UTC),
     )
     dead = {"restartCount": 4, "state": KILLED}
-    assert kills_in(kept("web-0", **dead), initial=False) == kills_in(
-        whole("web-0", **dead), initial=False
+    assert kills_in(cached("web-0", **dead), initial=False) == kills_in(
+        complete("web-0", **dead), initial=False
     )
-    assert len(kills_between(kept("web-0"), kept("web-0", **dead))) == 1
+    assert len(kills_between(cached("web-0"), cached("web-0", **dead))) == 1

@@ -1,4 +1,4 @@
-"""What recommender.md 20 asks for, and no other test shows; docs/conformance.md lists all of it."""
+"""Rules of recommender.md 20 without another test; docs/conformance.md lists all rules."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from common.patches import Operation
 from recommender.checkpoints.codec import encode
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.vpa_estimates import estimate_vpas
+from recommender.metrics import RecommenderMetrics
 from recommender.model import buckets
 from recommender.model.aggregates import Aggregates, HalfLives, History
 from recommender.model.autoscalers import ContainerRule
@@ -26,8 +27,10 @@ from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.timestamps import instant, moment
 from recommender.model.usage import Usage
-from recommender.publish.status import StatusFindings, next_status, status_difference
-from recommender.publish.status_store import StatusStore
+from recommender.publish.status import StatusFindings, next_status
+from recommender.publish.status_decision import PublishingSettings
+from recommender.publish.status_difference import status_difference
+from recommender.publish.status_writer import StatusWriter
 from recommender_golden import lone_container, pod_facts
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,13 +51,13 @@ def at(after: timedelta = timedelta()) -> int:
 
 
 def start_of(bucket: int, first_size: int) -> Fraction:
-    """Where a bucket begins, without any rounding: millicores or bytes."""
+    """Return the exact start of a bucket, in millicores or bytes."""
     ratio = Fraction(21, 20)
     return first_size * (ratio**bucket - 1) / (ratio - 1)
 
 
-# Where a bucket begins at a whole number, the last bits of the reference's powers decide: whether
-# that number is in it, and whether a percentile that ends there is one less.
+# If a bucket starts at a whole number, the rounding of the reference's powers decides: whether that
+# number is in the bucket, and whether a percentile that ends there is one less.
 IN_THE_BUCKET_BELOW = {(buckets.MEMORY, 2), (buckets.MEMORY, 3)}
 PERCENTILE_ONE_LESS = {(buckets.MEMORY, 1), (buckets.MEMORY, 2), (buckets.MEMORY, 3)}
 
@@ -75,7 +78,7 @@ def test_the_table_has_176_buckets_of_the_formula(table: Buckets, first_size: in
 
 
 def cpu_of(*samples: tuple[int, float]) -> Histograms:
-    """One row with samples of (millicores, weight), all of the same time."""
+    """Return one row with samples of millicores and weight, all of the same time."""
     found = Histograms(buckets.CPU, DAY)
     row = found.new()
     for amount, weight in samples:
@@ -89,10 +92,10 @@ def cpu_of(*samples: tuple[int, float]) -> Histograms:
 @pytest.mark.parametrize(
     ("fraction", "want"),
     [
-        pytest.param(0.0, 20, id="none of the samples: the end of the first filled bucket"),
-        pytest.param(0.25, 20, id="exactly a quarter of the weight: still that bucket"),
-        pytest.param(0.26, 110, id="a little more: the end of the next one"),
-        pytest.param(1.0, 1_021_109, id="all of the samples: the last bucket ends at its start"),
+        pytest.param(0.0, 20, id="zero: the end of the first filled bucket"),
+        pytest.param(0.25, 20, id="exactly a quarter of the weight: the same bucket"),
+        pytest.param(0.26, 110, id="a little more: the end of the next filled bucket"),
+        pytest.param(1.0, 1_021_109, id="all of the weight: the start of the last bucket"),
     ],
 )
 def test_a_percentile_is_the_end_of_its_bucket(fraction: float, want: int) -> None:
@@ -126,7 +129,7 @@ def loaded(saved: SavedHistogram) -> Histograms:
     return found
 
 
-def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
+def test_a_loaded_histogram_distributes_the_total_weight() -> None:
     found = loaded(SavedHistogram(weights={3: 10_000, 9: 2_500}, total=50.0, reference=at()))
     assert found.weights[0, [3, 9]].tolist() == [40.0, 10.0]
     assert found.total[0] == 50.0
@@ -140,7 +143,7 @@ def test_a_loaded_histogram_shares_out_the_total_weight() -> None:
         pytest.param({3: 9_000, 8: 1, 9: 10_000}, 3, 9, id="not in between"),
     ],
 )
-def test_what_is_light_as_dust_after_loading_is_no_border(
+def test_negligible_weights_after_loading_are_no_border(
     weights: dict[int, int], low: int, high: int
 ) -> None:
     found = loaded(SavedHistogram(weights=weights, total=1.0, reference=at()))
@@ -149,7 +152,7 @@ def test_what_is_light_as_dust_after_loading_is_no_border(
     assert found.percentiles(ints(0), (0.0,)).tolist() == [[buckets.CPU.percentiles[low]]]
 
 
-def test_the_reference_time_of_a_checkpoint_is_taken_as_it_is() -> None:
+def test_the_reference_time_of_a_checkpoint_is_not_rounded() -> None:
     found = loaded(SavedHistogram(weights={3: 1}, total=1.0, reference=at(timedelta(hours=7))))
     assert moment(int(found.reference[0])) == START + timedelta(hours=7)
 
@@ -190,9 +193,9 @@ def test_each_window_gives_one_peak_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("minimum", "lower", "target"),
     [
-        # The bucket ends at 305.39 m; the fractions, kept to the end, would give 334 and 351.
-        pytest.param(1, 333, 350, id="each step drops its fraction"),
-        pytest.param(340, 340, 350, id="the minimum is not lowered by doubt"),
+        # The bucket ends at 305.39m; with the fractions the results would be 334 and 351.
+        pytest.param(1, 333, 350, id="each step truncates"),
+        pytest.param(340, 340, 350, id="low confidence does not lower the minimum"),
         pytest.param(400, 400, 400, id="the minimum gets no margin"),
     ],
 )
@@ -200,7 +203,7 @@ def test_the_order_of_the_steps(minimum: float, lower: int, target: int) -> None
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, ())
     row = lone_container(usage)
-    for minute in range(61):  # so that confidence is one twenty-fourth
+    for minute in range(61):  # for a confidence of 1/24
         time = at(timedelta(minutes=minute))
         usage.add_cpu(ints(row), ints(time), ints(300), time)
     policy = EstimationSettings(pod_min_cpu=minimum)
@@ -224,11 +227,18 @@ NO_CPU_OF_IT = History(
 @pytest.mark.parametrize(
     ("loaded_too", "off", "minimums"),
     [
-        pytest.param((), (), {"app": 12, "sidecar": 12}, id="those of the pod"),
-        pytest.param(("old",), (), {"app": 8, "old": 8, "sidecar": 8}, id="and of a checkpoint"),
+        pytest.param((), (), {"app": 12, "sidecar": 12}, id="containers of the pod"),
+        pytest.param(
+            ("old",), (), {"app": 8, "old": 8, "sidecar": 8}, id="containers of a checkpoint, too"
+        ),
         pytest.param(("app",), (), {"app": 12, "sidecar": 12}, id="each name once"),
-        pytest.param((), ("sidecar",), {"app": 25}, id="less those that are off"),
-        pytest.param(("old",), ("old",), {"app": 12, "sidecar": 12}, id="off in a checkpoint"),
+        pytest.param((), ("sidecar",), {"app": 25}, id="without containers that are off"),
+        pytest.param(
+            ("old",),
+            ("old",),
+            {"app": 12, "sidecar": 12},
+            id="a container of a checkpoint that is off",
+        ),
     ],
 )
 def test_which_containers_share_the_minimum(
@@ -248,7 +258,7 @@ def test_which_containers_share_the_minimum(
 
 
 class PatchedClient:
-    """Takes patches of VPAs."""
+    """Records the patch of a VPA."""
 
     def __init__(self) -> None:
         self.patch_of_status: Sequence[Operation] = ()
@@ -268,7 +278,9 @@ async def test_a_status_is_replaced_by_one_add_with_its_conditions_sorted_by_typ
     wanted = next_status(before, findings, START)
     assert status_difference(before.status, wanted) > 0
     client = PatchedClient()
-    await StatusStore(cast("KubeClient", client)).write(before, wanted)
+    metrics, settings = RecommenderMetrics(), PublishingSettings()
+    writer = StatusWriter(cast("KubeClient", client), settings=settings, metrics=metrics)
+    await writer.replace_status(before, wanted)
     version, operation = msgspec.to_builtins(client.patch_of_status)
     assert version["path"] == "/metadata/resourceVersion"
     assert (operation["op"], operation["path"]) == ("add", "/status")
@@ -283,7 +295,7 @@ def condition(kind: str) -> VpaCondition:
     return VpaCondition(type=kind, status="True", last_transition_time=START)
 
 
-# Examples A to G reproduce: what is left of them
+# Worked examples that no other module tests
 
 
 def test_example_c_as_a_checkpoint() -> None:

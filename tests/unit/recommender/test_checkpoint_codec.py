@@ -1,4 +1,4 @@
-"""Checkpoints: what is written, and what is refused: recommender.md 1.4, 11."""
+"""Checkpoints: encoding, decoding, invalid ones, age and extent; recommender.md 1.4, 11."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -28,7 +28,7 @@ WEB = VpaKey("prod", "web")
 
 
 def steady_day() -> Aggregates:
-    """Example A: a sample a minute for a day, and one memory peak."""
+    """Return the aggregates of example A: one sample a minute for a day, and one memory peak."""
     table = Aggregates(HalfLives())
     row = np.array([table.new()])
     for minute in range(1440):
@@ -66,8 +66,8 @@ def test_example_a_as_json() -> None:
     }
 
 
-def test_times_of_samples_that_never_came_are_null() -> None:
-    """Of memory alone: the reference writes them, whatever they are (1.4)."""
+def test_times_are_null_without_samples() -> None:
+    """The reference writes these fields always (1.4)."""
     table = Aggregates(HalfLives())
     (history,) = table.save(np.array([table.new()]))
     written = msgspec.json.decode(msgspec.json.encode(encode(history, START)))
@@ -78,7 +78,7 @@ def test_times_of_samples_that_never_came_are_null() -> None:
     assert written["cpuHistogram"]["referenceTimestamp"] is None
 
 
-def test_what_is_written_can_be_read() -> None:
+def test_an_encoded_checkpoint_decodes_to_the_same_history() -> None:
     (history,) = steady_day().save(np.array([0]))
     assert decode(encode(history, START)) == history
 
@@ -91,8 +91,13 @@ NULL = HistogramCheckpoint(reference_timestamp=None)
     [
         pytest.param(CheckpointStatus(version="v2"), id="another version"),
         pytest.param(CheckpointStatus(), id="no version"),
-        pytest.param(CheckpointStatus(version="v3", total_samples_count=-1), id="samples"),
-        pytest.param(CheckpointStatus(version="v3", total_samples_count=10**16), id="too many"),
+        pytest.param(
+            CheckpointStatus(version="v3", total_samples_count=-1),
+            id="a negative number of samples",
+        ),
+        pytest.param(
+            CheckpointStatus(version="v3", total_samples_count=10**16), id="too many samples"
+        ),
         pytest.param(
             CheckpointStatus(
                 version="v3", cpu_histogram=msgspec.structs.replace(NULL, total_weight=1e101)
@@ -117,11 +122,11 @@ NULL = HistogramCheckpoint(reference_timestamp=None)
                 version="v3",
                 memory_histogram=msgspec.structs.replace(NULL, bucket_weights={"many": 1}),
             ),
-            id="no number",
+            id="a bucket that is no number",
         ),
     ],
 )
-def test_what_cannot_be_read(bad: CheckpointStatus) -> None:
+def test_invalid_checkpoints(bad: CheckpointStatus) -> None:
     with pytest.raises(DecodeError):
         decode(bad)
 
@@ -151,13 +156,13 @@ NOTHING = SavedHistogram(weights={}, total=0.0, reference=NEVER)
     [
         pytest.param(timedelta(), timedelta(), id="one sample"),
         pytest.param(timedelta(minutes=100), timedelta(minutes=1), id="a hundred minutes"),
-        pytest.param(timedelta(minutes=499), timedelta(minutes=4.99), id="a little less than most"),
-        pytest.param(timedelta(minutes=500), timedelta(minutes=5), id="the most"),
+        pytest.param(timedelta(minutes=499), timedelta(minutes=4.99), id="just below the maximum"),
+        pytest.param(timedelta(minutes=500), timedelta(minutes=5), id="the maximum"),
         pytest.param(timedelta(days=8), timedelta(minutes=5), id="a long history"),
-        pytest.param(timedelta(days=-8), timedelta(), id="nonsense"),
+        pytest.param(timedelta(days=-8), timedelta(), id="a negative duration"),
     ],
 )
-def test_how_far_a_checkpoint_may_lag_behind(covered: timedelta, want: timedelta) -> None:
+def test_the_permitted_lag_of_a_checkpoint(covered: timedelta, want: timedelta) -> None:
     history = History(
         cpu=NOTHING,
         memory=NOTHING,
@@ -172,7 +177,7 @@ def at(days: float) -> int:
     return instant(START + timedelta(days=days))
 
 
-def known(
+def history_of(
     cpu: float,
     memory: float = 1.0,
     *,
@@ -180,7 +185,7 @@ def known(
     first: float | None = 0,
     cpu_days: float = 0,
 ) -> History:
-    """A history of these total weights; ``days`` is the memory's reference time."""
+    """Return a history with these total weights; ``days`` is the memory's reference time."""
     begin = NEVER if first is None else at(first)
     return History(
         cpu=SavedHistogram(weights={1: 1}, total=cpu, reference=at(cpu_days)),
@@ -194,22 +199,30 @@ def known(
 @pytest.mark.parametrize(
     ("new", "stored", "want"),
     [
-        pytest.param(known(5), known(5), False, id="equal"),
-        pytest.param(known(6), known(5), False, id="more"),
-        pytest.param(known(4), known(5), True, id="less CPU"),
-        pytest.param(known(5, 0.5), known(5, 1.0), True, id="less memory"),
-        pytest.param(known(6, 0.5), known(5, 1.0), True, id="more of one, less of the other"),
-        pytest.param(known(2.5, cpu_days=1), known(5), False, id="as much, a day later"),
-        pytest.param(known(2.4, cpu_days=1), known(5), True, id="less, a day later"),
-        pytest.param(known(10), known(5, cpu_days=1), False, id="as much, a day before"),
-        pytest.param(known(9), known(5, cpu_days=1), True, id="less, a day before"),
-        pytest.param(known(5 * (1 - 1e-12)), known(5), False, id="the last bits of a sum"),
-        pytest.param(known(0.0), known(0.00005), False, id="dust"),
-        pytest.param(known(0.0), known(1e100, cpu_days=-9999), False, id="too old to count"),
-        pytest.param(known(1e30), known(1e30, cpu_days=0.2), False, id="no whole half-life"),
+        pytest.param(history_of(5), history_of(5), False, id="equal"),
+        pytest.param(history_of(6), history_of(5), False, id="more"),
+        pytest.param(history_of(4), history_of(5), True, id="less CPU"),
+        pytest.param(history_of(5, 0.5), history_of(5, 1.0), True, id="less memory"),
+        pytest.param(
+            history_of(6, 0.5), history_of(5, 1.0), True, id="more of one, less of the other"
+        ),
+        pytest.param(history_of(2.5, cpu_days=1), history_of(5), False, id="equal, a day later"),
+        pytest.param(history_of(2.4, cpu_days=1), history_of(5), True, id="less, a day later"),
+        pytest.param(history_of(10), history_of(5, cpu_days=1), False, id="equal, a day before"),
+        pytest.param(history_of(9), history_of(5, cpu_days=1), True, id="less, a day before"),
+        pytest.param(history_of(5 * (1 - 1e-12)), history_of(5), False, id="a rounding error"),
+        pytest.param(history_of(0.0), history_of(0.00005), False, id="a negligible weight"),
+        pytest.param(
+            history_of(0.0), history_of(1e100, cpu_days=-9999), False, id="too old to count"
+        ),
+        pytest.param(
+            history_of(1e30), history_of(1e30, cpu_days=0.2), False, id="a fraction of a half-life"
+        ),
     ],
-)  # fmt: skip
-def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want: bool) -> None:
+)
+def test_weights_are_compared_at_a_common_time(
+    new: History, stored: History, *, want: bool
+) -> None:
     assert weighs_less(new, HistoryExtent.of(stored), HalfLives()) is want
 
 
@@ -218,14 +231,14 @@ def test_who_weighs_less_at_a_common_time(new: History, stored: History, *, want
     [
         pytest.param(2, 1, 1, id="later"),
         pytest.param(1, 2, 1, id="earlier"),
-        pytest.param(1, None, 1, id="nothing is stored"),
-        pytest.param(None, 1, 1, id="nothing is known"),
-        pytest.param(None, None, None, id="of memory alone"),
+        pytest.param(1, None, 1, id="a stored history without CPU samples"),
+        pytest.param(None, 1, 1, id="a new history without CPU samples"),
+        pytest.param(None, None, None, id="both without CPU samples"),
     ],
 )
-def test_what_is_written_begins_no_later(
+def test_a_checkpoint_never_starts_later_than_the_stored_one(
     new: float | None, stored: float | None, want: float | None
 ) -> None:
-    found = since(known(1, first=new), HistoryExtent.of(known(1, first=stored)))
+    found = since(history_of(1, first=new), HistoryExtent.of(history_of(1, first=stored)))
     assert found.first_sample == (NEVER if want is None else at(want))
     assert found.last_sample >= found.first_sample

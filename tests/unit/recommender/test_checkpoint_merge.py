@@ -1,4 +1,4 @@
-"""What two observers of the same containers know together."""
+"""Merging the histories of two recommenders that observed the same containers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def ints(*values: int) -> Ints:
 
 
 def observer(hours: Sequence[int] = (), *, late: bool = False) -> Usage:
-    """A model that saw a container in these hours; with the VPA, unless that comes ``late``."""
+    """Return a model of a container with samples of these hours; ``late``: without the VPA."""
     usage = Usage()
     if not late:
         usage.put_autoscaler(WEB, EVERYTHING, ())
@@ -46,13 +46,13 @@ def observer(hours: Sequence[int] = (), *, late: bool = False) -> Usage:
     return usage
 
 
-def known(usage: Usage, now: int) -> History:
+def history_of(usage: Usage, now: int) -> History:
     (group,) = usage.groups(WEB)
     return usage.without_open_peaks([group], now).save(ints(0))[0]
 
 
-def present_weight(history: History) -> float:
-    """Its weight at the start of all."""
+def weight_at_start(history: History) -> float:
+    """Return the CPU weight, at the time of START."""
     days = (history.cpu.reference - at(0)) / span(timedelta(days=1))
     return float(history.cpu.total * 2**days)
 
@@ -60,42 +60,58 @@ def present_weight(history: History) -> float:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    ours: Sequence[int]  # hours that this process saw
-    stored: Sequence[int]  # hours that the checkpoint knows
-    want: Sequence[int]  # hours that count from then on
-    samples: int = 0  # that are counted, if they are others: as many as one of both saw
+    ours: Sequence[int]  # hours of samples of this process
+    stored: Sequence[int]  # hours of samples in the checkpoint
+    want: Sequence[int]  # hours of samples in the merged history
+    samples: int = 0  # expected sample count; 0: as many as hours in want
 
 
 CASES = [
-    Case(id="nothing seen yet", ours=[], stored=HOURS[:48], want=HOURS[:48]),
-    Case(id="all of it was seen", ours=HOURS, stored=HOURS[:48], want=HOURS),
-    Case(id="a part of it was seen", ours=HOURS[24:], stored=HOURS[:48], want=HOURS, samples=48),
-    Case(id="less was seen", ours=HOURS[24:48], stored=HOURS[:48], want=HOURS[:48]),
-    Case(id="nothing of it was seen", ours=HOURS[48:], stored=HOURS[:24], want=APART),
-    Case(id="it is empty", ours=HOURS, stored=[], want=HOURS),
-]  # fmt: skip
+    Case(id="no own samples", ours=[], stored=HOURS[:48], want=HOURS[:48]),
+    Case(id="own samples cover the checkpoint", ours=HOURS, stored=HOURS[:48], want=HOURS),
+    Case(
+        id="own samples overlap the checkpoint",
+        ours=HOURS[24:],
+        stored=HOURS[:48],
+        want=HOURS,
+        samples=48,
+    ),
+    Case(
+        id="the checkpoint covers the own samples",
+        ours=HOURS[24:48],
+        stored=HOURS[:48],
+        want=HOURS[:48],
+    ),
+    Case(
+        id="own samples are disjoint from the checkpoint",
+        ours=HOURS[48:],
+        stored=HOURS[:24],
+        want=APART,
+    ),
+    Case(id="an empty checkpoint", ours=HOURS, stored=[], want=HOURS),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_checkpoint_of_another_counts_once(case: Case) -> None:
+def test_a_checkpoint_of_another_recommender_counts_once(case: Case) -> None:
     now = at(96)
-    stored = known(observer(case.stored), now)
+    stored = history_of(observer(case.stored), now)
     usage = observer(case.ours, late=True)
     usage.put_autoscaler(WEB, EVERYTHING, ())
     merge_checkpoint(usage, WEB, "app", stored, now)
-    merge_checkpoint(usage, WEB, "app", stored, now)  # however often
-    found, want = known(usage, now), known(observer(case.want), now)
+    merge_checkpoint(usage, WEB, "app", stored, now)  # merging again changes nothing
+    found, want = history_of(usage, now), history_of(observer(case.want), now)
     assert (found.first_sample, found.last_sample) == (want.first_sample, want.last_sample)
     assert found.samples == (case.samples or len(case.want))
-    assert present_weight(found) == pytest.approx(present_weight(want), rel=1e-3)
+    assert weight_at_start(found) == pytest.approx(weight_at_start(want), rel=1e-3)
     for bucket in found.cpu.weights.keys() | want.cpu.weights.keys():
         weights = [one.cpu.weights.get(bucket, 0) for one in (found, want)]
         assert weights[0] == pytest.approx(weights[1], abs=20)  # of 10,000
 
 
-def test_two_histories_as_one_know_no_less_than_either() -> None:
+def test_a_merged_history_has_no_less_than_either() -> None:
     now, half_lives = at(96), HalfLives()
-    one, other = known(observer(HOURS[:30]), now), known(observer(HOURS[24:]), now)
+    one, other = history_of(observer(HOURS[:30]), now), history_of(observer(HOURS[24:]), now)
     found = merged_history(one, other, half_lives)
     assert found.first_sample == one.first_sample
     assert found.last_sample == other.last_sample
@@ -106,13 +122,13 @@ def test_two_histories_as_one_know_no_less_than_either() -> None:
     assert merged_history(found, one, half_lives) == found
 
 
-def test_what_expires_may_be_missing_from_the_next_checkpoint_and_nothing_else() -> None:
+def test_only_expired_containers_are_marked_as_forgotten() -> None:
     usage = observer(HOURS)
-    collect(usage, at(80), frozenset())
+    sum(collect(usage, at(80), frozenset()))
     assert usage.autoscalers[WEB].history_flags.forgotten == set()
-    collect(usage, at(72 + 8 * 24), frozenset())
+    sum(collect(usage, at(72 + 8 * 24), frozenset()))
     assert usage.autoscalers[WEB].history_flags.forgotten == {"app"}
     empty = observer([])
-    collect(empty, at(8 * 24), frozenset())
+    sum(collect(empty, at(8 * 24), frozenset()))
     assert empty.aggregate_count() == 0
     assert empty.autoscalers[WEB].history_flags.forgotten == set(), "there was nothing to lose"

@@ -1,11 +1,11 @@
-"""Which checkpoints are due, and in which order."""
+"""Checkpoints that are due, and their order."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
-from model_process import SetClock
+from fixed_clock import FixedClock
 from recommender.checkpoints.schedule import CheckpointSchedule
 from recommender.model.aggregates import History
 from recommender.model.histograms import SavedHistogram
@@ -17,23 +17,23 @@ A, B, C, D = (VpaKey("prod", name) for name in "abcd")
 EMPTY = SavedHistogram(weights={}, total=0.0, reference=NEVER)
 
 
-def of(covered: timedelta) -> History:
+def history_of(covered: timedelta) -> History:
     first = instant(NOW - covered)
     return History(cpu=EMPTY, memory=EMPTY, first_sample=first, last_sample=instant(NOW), samples=9)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock(NOW)
+def clock() -> FixedClock:
+    return FixedClock(NOW)
 
 
 @pytest.fixture
-def schedule(clock: SetClock) -> CheckpointSchedule:
+def schedule(clock: FixedClock) -> CheckpointSchedule:
     return CheckpointSchedule(clock)
 
 
-def test_who_has_waited_longest_comes_first_after_the_new_and_those_that_are_due_at_once(
-    schedule: CheckpointSchedule, clock: SetClock
+def test_urgent_and_new_checkpoints_come_first_then_the_oldest(
+    schedule: CheckpointSchedule, clock: FixedClock
 ) -> None:
     schedule.written(A, timedelta(minutes=4))
     schedule.written(B, timedelta(minutes=3))
@@ -45,13 +45,15 @@ def test_who_has_waited_longest_comes_first_after_the_new_and_those_that_are_due
 @pytest.mark.parametrize(
     ("passed", "is_due"),
     [
-        pytest.param(timedelta(minutes=5) - timedelta(microseconds=1), False, id="not quite"),
-        pytest.param(timedelta(minutes=5), True, id="due"),
-        pytest.param(timedelta(days=-1), True, id="the clock was put back since"),
+        pytest.param(
+            timedelta(minutes=5) - timedelta(microseconds=1), False, id="just before its lag"
+        ),
+        pytest.param(timedelta(minutes=5), True, id="after its lag"),
+        pytest.param(timedelta(days=-1), True, id="after the clock was set back"),
     ],
 )
-def test_what_was_written_is_due_again_after_its_lag(
-    schedule: CheckpointSchedule, clock: SetClock, passed: timedelta, *, is_due: bool
+def test_a_written_checkpoint_is_due_again_after_its_lag(
+    schedule: CheckpointSchedule, clock: FixedClock, passed: timedelta, *, is_due: bool
 ) -> None:
     schedule.written(A, timedelta(minutes=5))
     clock.time = NOW + passed
@@ -59,7 +61,7 @@ def test_what_was_written_is_due_again_after_its_lag(
     assert schedule.in_order([A], all_of_them=True) == [A], "before the process ends"
 
 
-def test_an_oom_kill_makes_due_what_was_just_written(schedule: CheckpointSchedule) -> None:
+def test_an_oom_kill_makes_a_written_checkpoint_due(schedule: CheckpointSchedule) -> None:
     schedule.written(A, timedelta(minutes=5))
     schedule.at_once(A)
     assert schedule.in_order([A]) == [A]
@@ -67,12 +69,12 @@ def test_an_oom_kill_makes_due_what_was_just_written(schedule: CheckpointSchedul
     assert schedule.in_order([A]) == []
 
 
-def test_what_was_loaded_is_not_written_all_at_once(
-    schedule: CheckpointSchedule, clock: SetClock
+def test_loaded_checkpoints_are_due_at_different_times(
+    schedule: CheckpointSchedule, clock: FixedClock
 ) -> None:
     many = [VpaKey("prod", f"v{number}") for number in range(200)]
     for key in many:
-        schedule.loaded(key, of(timedelta(days=8)))
+        schedule.loaded(key, history_of(timedelta(days=8)))
     counts = []
     for minute in range(6):
         clock.time = NOW + timedelta(minutes=minute)
@@ -82,7 +84,7 @@ def test_what_was_loaded_is_not_written_all_at_once(
     assert all(20 < later - one < 60 for one, later in pairwise(counts))
 
 
-def test_who_is_gone_is_new_when_it_comes_back(schedule: CheckpointSchedule) -> None:
+def test_a_deleted_vpa_is_new_when_it_is_created_again(schedule: CheckpointSchedule) -> None:
     schedule.written(A, timedelta(minutes=5))
     assert schedule.in_order([A]) == []
     assert schedule.in_order([]) == []

@@ -1,4 +1,4 @@
-"""How far ahead of our clock a sample may be, by its metrics window (X33)."""
+"""Tolerance for samples with future timestamps, by metrics window (X33)."""
 
 from datetime import timedelta
 
@@ -11,12 +11,12 @@ from recommender.model.clock_tolerance import LONGEST, MARGIN, tolerated
     ("window", "seconds"),
     [
         pytest.param("15s", 75, id="its window and a minute"),
-        pytest.param("30.061s", 90.061, id="as the metrics server writes it"),
-        pytest.param("1m0s", 120, id="of a minute"),
-        pytest.param("10m", 660, id="of ten minutes"),
-        pytest.param("10m1s", 660, id="of more than ten minutes: ten"),
-        pytest.param("9999999h", 660, id="of centuries: ten"),
-        pytest.param("9999999999999999999999h", 660, id="of more than can be counted: ten"),
+        pytest.param("30.061s", 90.061, id="a Go duration"),
+        pytest.param("1m0s", 120, id="a minute"),
+        pytest.param("10m", 660, id="ten minutes"),
+        pytest.param("10m1s", 660, id="more than ten minutes: ten"),
+        pytest.param("9999999h", 660, id="centuries: ten"),
+        pytest.param("9999999999999999999999h", 660, id="out of range: ten"),
         pytest.param("9" * 400 + "h", 120, id="longer than any duration: a minute"),
         pytest.param(None, 120, id="missing: a minute"),
         pytest.param("", 120, id="empty: a minute"),

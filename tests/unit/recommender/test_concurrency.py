@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from recommender.concurrency import run_concurrently
-from recommender.slices import in_slices, in_slices_by_weight
+from recommender.weighted_slices import in_slices_by_weight
 
 
 class Work:
-    """Counts how many are at it at the same time."""
+    """Records finished items and the maximum number of concurrent calls."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -24,21 +24,21 @@ class Work:
         self.done.append(thing)
 
 
-async def test_everything_is_done_by_a_few() -> None:
+async def test_all_items_are_processed_with_bounded_concurrency() -> None:
     work = Work()
     await run_concurrently(range(10), work, workers=3)
     assert sorted(work.done) == list(range(10))
     assert work.most == 3
 
 
-async def test_without_time_each_worker_does_one_thing() -> None:
+async def test_without_time_each_worker_processes_one_item() -> None:
     work = Work()
     await run_concurrently(range(10), work, workers=3, seconds=0.0)
     assert work.done == [0, 1, 2]
 
 
-class Making:
-    """Makes numbers, and remembers how many."""
+class Generator:
+    """Generates numbers and counts them."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -50,22 +50,22 @@ class Making:
             yield self.made
 
 
-async def test_what_is_made_is_done_before_the_rest_is_made() -> None:
-    work, making = Work(), Making()
+async def test_items_are_generated_as_workers_become_free() -> None:
+    work, generator = Work(), Generator()
     made: list[int] = []
 
     async def note(thing: int) -> None:
-        made.append(making.made)
+        made.append(generator.made)
         await work(thing)
 
-    await run_concurrently(making.numbers(10), note, workers=3, seconds=60.0)
+    await run_concurrently(generator.numbers(10), note, workers=3, seconds=60.0)
     assert sorted(work.done) == list(range(1, 11))
     assert work.most <= 3
     assert made[0] == 1
     assert all(ahead - done <= 3 for done, ahead in enumerate(made, start=1))
 
 
-async def test_a_slow_one_holds_up_no_other() -> None:
+async def test_a_slow_item_delays_no_other() -> None:
     work, waiting = Work(), asyncio.Event()
 
     async def first_waits(thing: int) -> None:
@@ -75,18 +75,18 @@ async def test_a_slow_one_holds_up_no_other() -> None:
         if thing == 9:
             waiting.set()
 
-    await run_concurrently(Making().numbers(9), first_waits, workers=2, seconds=60.0)
+    await run_concurrently(Generator().numbers(9), first_waits, workers=2, seconds=60.0)
     assert work.done == [*range(2, 10), 1]
 
 
-async def test_what_there_is_no_time_for_is_left_to_the_caller() -> None:
-    work, numbers = Work(), Making().numbers(5)
+async def test_items_after_the_time_limit_are_left_in_the_iterator() -> None:
+    work, numbers = Work(), Generator().numbers(5)
     await run_concurrently(numbers, work, workers=2, seconds=0.0)
     assert work.done == [1, 2]
     assert [thing async for thing in numbers] == [3, 4, 5]
 
 
-async def test_a_bug_ends_everything() -> None:
+async def test_an_error_is_raised_as_a_group() -> None:
     async def fail(thing: int) -> None:
         raise ZeroDivisionError(thing)
 
@@ -94,19 +94,15 @@ async def test_a_bug_ends_everything() -> None:
         await run_concurrently(range(3), fail, workers=2)
 
 
-def test_sliced() -> None:
-    assert list(in_slices([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
-
-
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [
-        pytest.param([], [], id="nothing"),
+        pytest.param([], [], id="empty"),
         pytest.param([1] * 7, [[1] * 3, [1] * 3, [1]], id="three at a time"),
-        pytest.param([4, 6, 1], [[4, 6], [1]], id="as much as may be"),
-        pytest.param([4, 7, 1], [[4], [7, 1]], id="more than may be"),
-        pytest.param([2, 50, 2], [[2], [50], [2]], id="one alone is too heavy"),
-        pytest.param([50, 60], [[50], [60]], id="and another one"),
+        pytest.param([4, 6, 1], [[4, 6], [1]], id="exactly the maximum weight"),
+        pytest.param([4, 7, 1], [[4], [7, 1]], id="above the maximum weight"),
+        pytest.param([2, 50, 2], [[2], [50], [2]], id="one item above the maximum weight"),
+        pytest.param([50, 60], [[50], [60]], id="two items above the maximum weight"),
         pytest.param([0, 0, 0, 0], [[0, 0, 0], [0]], id="weightless"),
     ],
 )

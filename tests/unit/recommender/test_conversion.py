@@ -1,4 +1,4 @@
-"""Objects in the model's words: which VPAs are ours, what a policy says, which usage counts."""
+"""Objects of the API converted into the model's types: VPAs, policies, pods and usage."""
 
 from datetime import timedelta
 
@@ -30,7 +30,9 @@ from recommender.sources.metrics_server import usage_of
         pytest.param(("default",), "default", True, id="default named"),
     ],
 )
-def test_is_ours(*, named: tuple[str, ...] | None, recommender: str, ours: bool) -> None:
+def test_vpas_of_this_recommender(
+    *, named: tuple[str, ...] | None, recommender: str, ours: bool
+) -> None:
     selectors = None if named is None else tuple(RecommenderSelector(name=one) for one in named)
     found = vpa()
     found = msgspec.structs.replace(
@@ -44,10 +46,10 @@ def test_is_ours(*, named: tuple[str, ...] | None, recommender: str, ours: bool)
     ("mode", "label"),
     [
         pytest.param("InPlaceOrRecreate", "InPlaceOrRecreate", id="a mode"),
-        pytest.param("Auto", "Auto", id="a deprecated one"),
-        pytest.param(None, "", id="none"),
-        pytest.param("", "", id="an empty text"),
-        pytest.param("Sideways", "Unknown", id="any other text"),
+        pytest.param("Auto", "Auto", id="a deprecated mode"),
+        pytest.param(None, "", id="no mode"),
+        pytest.param("", "", id="an empty mode"),
+        pytest.param("Sideways", "Unknown", id="an unknown mode"),
         pytest.param("recreate", "Unknown", id="a mode in lower case"),
     ],
 )
@@ -55,12 +57,12 @@ def test_the_label_of_an_update_mode(mode: str | None, label: str) -> None:
     assert written_mode(vpa(mode=mode)) == label
 
 
-def test_where_requests_are_read_from() -> None:
+def test_request_sources_are_counted() -> None:
     reported = ResourceRequirements(requests={"cpu": "1"})
     found = pod(containers=(container("app"), container("log"), container("proxy")))
     statuses = (
         ContainerStatus(name="app", resources=reported),
-        ContainerStatus(name="log"),  # of an old kubelet
+        ContainerStatus(name="log"),  # an old kubelet reports no resources
         ContainerStatus(name="gone", resources=reported),
     )
     found = msgspec.structs.replace(
@@ -94,7 +96,7 @@ OVERRIDES = ContainerPolicy(
 )
 
 
-def test_overrides_count_behind_their_gate() -> None:
+def test_overrides_need_their_feature_gate() -> None:
     rule = container_rule(OVERRIDES, per_vpa_config=True)
     assert rule.oom_bump_up_ratio == 1.5
     assert rule.oom_min_bump_up == 10 << 20
@@ -103,13 +105,13 @@ def test_overrides_count_behind_their_gate() -> None:
     assert container_rule(OVERRIDES, per_vpa_config=False).interval is None
 
 
-def test_nonsense_in_an_override_is_refused() -> None:
+def test_an_invalid_override_raises_an_error() -> None:
     policy = ContainerPolicy(container_name="*", oom_bump_up_ratio="much")
     with pytest.raises(QuantityError):
         container_rule(policy, per_vpa_config=True)
 
 
-def test_init_containers_are_not_followed() -> None:
+def test_init_containers_have_no_usage() -> None:
     found = pod()
     spec = msgspec.structs.replace(
         found.spec, init_containers=(Container(name="sidecar", restart_policy="Always"),)
@@ -132,7 +134,7 @@ def test_a_finished_pod_is_not_active(*, phase: str, active: bool) -> None:
         pytest.param({"cpu": "1001m"}, {"cpu": 1001}, 0, id="missing memory is no zero, Q8"),
         pytest.param({"memory": "1536500m", "x": "?"}, {"memory": 1537}, 0, id="missing cpu, Q8"),
         pytest.param({"cpu": None, "memory": "1"}, {"memory": 1}, 0, id="null is missing"),
-        pytest.param({}, {}, 0, id="nothing"),
+        pytest.param({}, {}, 0, id="empty"),
         pytest.param(None, {}, 0, id="null"),
         pytest.param({"cpu": "1", "memory": "?"}, {"cpu": 1000}, 1, id="unreadable memory"),
         pytest.param({"cpu": "?", "memory": "1"}, {"memory": 1}, 1, id="unreadable cpu"),
@@ -140,7 +142,7 @@ def test_a_finished_pod_is_not_active(*, phase: str, active: bool) -> None:
         pytest.param({"cpu": "1", "memory": []}, {"cpu": 1000}, 1, id="memory is an array"),
         pytest.param({"cpu": "1", "memory": True}, {"cpu": 1000}, 1, id="memory is a Boolean"),
         pytest.param({"cpu": "?", "memory": ""}, {}, 2, id="both unreadable"),
-        pytest.param(["1"], {}, 1, id="no object"),
+        pytest.param(["1"], {}, 1, id="not an object"),
     ],
 )
 def test_usage_of(usage: object, want: dict[str, int], unreadable: int) -> None:

@@ -81,9 +81,9 @@ async def ask(found: RecommendationExplanation | Unexplained, *, accept: str = "
 async def test_each_step_of_each_number_is_shown() -> None:
     answer = await ask(WEB)
     assert (answer.status, answer.media) == (200, "application/json")
-    told = json.loads(answer.body)
-    (app,) = told.pop("containers")
-    assert told == {
+    explained = json.loads(answer.body)
+    (app,) = explained.pop("containers")
+    assert explained == {
         "namespace": "shop",
         "name": "web",
         "generation": 3,
@@ -99,14 +99,14 @@ async def test_each_step_of_each_number_is_shown() -> None:
     }
     (number,) = app.pop("numbers")
     assert app["weight"] == {"cpu": 1.25}
-    assert (app["samples"], app["oldestSample"], app["sharing"]) == (15, told["at"], 2)
+    assert (app["samples"], app["oldestSample"], app["sharing"]) == (15, explained["at"], 2)
     assert (number["resource"], number["amount"], number["published"]) == ("cpu", "target", "45m")
     assert [(one["step"], one["by"], one["before"], one["after"]) for one in number["steps"]] == [
         tuple(step) for step in STEPS
     ]
 
 
-async def test_it_can_be_read() -> None:
+async def test_the_explanation_as_text() -> None:
     answer = await ask(WEB, accept="text/plain")
     assert (answer.status, answer.media) == (200, "text/plain; charset=utf-8")
     assert answer.body.decode() == (
@@ -130,12 +130,12 @@ async def test_it_can_be_read() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(Unexplained(404, "there is no VPA shop/web"), id="not there"),
-        pytest.param(Unexplained(422, "its policy can't be read"), id="not usable"),
-        pytest.param(Unexplained(503, "ask another"), id="not leading"),
+        pytest.param(Unexplained(404, "there is no VPA shop/web"), id="no VPA of this name"),
+        pytest.param(Unexplained(422, "its policy can't be read"), id="an unusable VPA"),
+        pytest.param(Unexplained(503, "ask another"), id="not the leader"),
     ],
 )
-async def test_there_may_be_nothing_to_explain(found: Unexplained) -> None:
+async def test_errors_of_the_endpoint(found: Unexplained) -> None:
     answer = await ask(found)
     assert (answer.status, answer.media) == (found.status, "application/json")
     assert json.loads(answer.body) == {"error": found.error}
@@ -143,7 +143,7 @@ async def test_there_may_be_nothing_to_explain(found: Unexplained) -> None:
     assert (text.status, text.body.decode()) == (found.status, f"{found.error}\n")
 
 
-def test_the_answers_are_described() -> None:
+def test_the_openapi_document_describes_the_answers() -> None:
     app = fastapi.FastAPI()
     app.include_router(debugging.router(lambda *_: Unexplained(503, "")))
     page = app.openapi()

@@ -1,4 +1,4 @@
-"""From usage to amounts: formulas, minimums, and worked examples of recommender.md 17."""
+"""Estimation of amounts from usage: formulas, minimums, worked examples of recommender.md 17."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -41,7 +41,7 @@ def ints(*values: int) -> Ints:
         pytest.param(timedelta(days=1), 998_0, 2, id="a day"),
     ],
 )
-def test_bounds_come_closer_with_history(history: timedelta, lower: int, upper: int) -> None:
+def test_bounds_narrow_with_history(history: timedelta, lower: int, upper: int) -> None:
     samples = ints(history // timedelta(minutes=1))
     found = confidence(ints(1), ints(1 + span(history)), samples, DAY)
     amount = ints(10_000)
@@ -56,7 +56,7 @@ def test_bounds_come_closer_with_history(history: timedelta, lower: int, upper: 
     [
         pytest.param(49, 0.001, -2.0, 0, id="lower bound without history"),
         pytest.param(49, 1.0, 1.0, 10**14, id="upper bound without history"),
-        pytest.param(0, 1.0, 1.0, -(2**63), id="nothing times infinity: below any minimum"),
+        pytest.param(0, 1.0, 1.0, -(2**63), id="zero times infinity: below any minimum"),
     ],
 )
 def test_without_history(amount: int, multiplier: float, exponent: float, want: int) -> None:
@@ -65,7 +65,7 @@ def test_without_history(amount: int, multiplier: float, exponent: float, want: 
     assert found.tolist() == [want]
 
 
-def test_each_step_drops_the_fraction() -> None:
+def test_each_step_truncates() -> None:
     assert with_margin(ints(43, 110), 0.15).tolist() == [49, 126]
     assert scaled(ints(10**14, 7), 1.5).tolist() == [10**14, 10]
 
@@ -126,9 +126,9 @@ def test_example_c_one_bursty_hour() -> None:
 @pytest.mark.parametrize(
     ("containers", "cpu", "memory"),
     [
-        pytest.param(1, 25, 262_144_000, id="one"),
-        pytest.param(3, 8, 87_381_333, id="three"),
-        pytest.param(7, 3, 37_449_142, id="seven"),
+        pytest.param(1, 25, 262_144_000, id="one container"),
+        pytest.param(3, 8, 87_381_333, id="three containers"),
+        pytest.param(7, 3, 37_449_142, id="seven containers"),
     ],
 )
 def test_containers_share_the_minimum_of_the_pod(containers: int, cpu: int, memory: int) -> None:
@@ -137,7 +137,7 @@ def test_containers_share_the_minimum_of_the_pod(containers: int, cpu: int, memo
         assert one.target == one.lower == {"cpu": cpu, "memory": memory}
 
 
-def test_what_is_off_or_not_controlled_is_left_out() -> None:
+def test_containers_and_resources_that_are_off_are_left_out() -> None:
     rules = (
         ContainerRule(container="off", off=True),
         ContainerRule(container="half", controlled=("memory",)),
@@ -155,7 +155,7 @@ def test_what_is_off_or_not_controlled_is_left_out() -> None:
         pytest.param(timedelta(days=8), ["app"], id="eight days old"),
     ],
 )
-def test_a_container_that_only_a_checkpoint_knows_q5(age: timedelta, names: list[str]) -> None:
+def test_a_container_that_only_a_checkpoint_has_q5(age: timedelta, names: list[str]) -> None:
     usage, _ = model("app")
     histogram = SavedHistogram(weights={30: 10000}, total=1.0, reference=instant(START))
     history = History(

@@ -1,4 +1,4 @@
-"""Buckets, decay, merging, saving: recommender.md 3 and its worked examples."""
+"""Histograms: buckets, decay, merging, saving; recommender.md 3 and its worked examples."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recommender.model import buckets
+from recommender.model.aggregates import Aggregates, HalfLives
 from recommender.model.buckets import Buckets
 from recommender.model.column_table import Ints
 from recommender.model.histograms import Histograms, SavedHistogram
@@ -30,7 +31,7 @@ Weighed = tuple[int, float, int]  # amount, weight, time
 
 
 def histogram(*samples: Weighed, table: Buckets = buckets.CPU) -> Histograms:
-    """One row with samples of (amount, weight, time)."""
+    """Return one row with samples of amount, weight and time."""
     found = Histograms(table, DAY)
     row = found.new()
     for amount, weight, time in samples:
@@ -50,8 +51,8 @@ def histogram(*samples: Weighed, table: Buckets = buckets.CPU) -> Histograms:
         pytest.param(buckets.MEMORY, 9_999_999, 0, id="just below 10 MB"),
         pytest.param(buckets.MEMORY, 10_000_000, 1, id="10 MB"),
         pytest.param(buckets.MEMORY, 20_500_000, 1, id="a round number in the lower bucket"),
-        pytest.param(buckets.MEMORY, 31_525_000, 2, id="another one"),
-        pytest.param(buckets.MEMORY, 43_101_250, 4, id="the one where libm differs"),
+        pytest.param(buckets.MEMORY, 31_525_000, 2, id="another round number in the lower bucket"),
+        pytest.param(buckets.MEMORY, 43_101_250, 4, id="a number where libm differs"),
     ],
 )
 def test_buckets(table: Buckets, amount: int, bucket: int) -> None:
@@ -73,9 +74,9 @@ def test_the_last_bucket_has_no_end() -> None:
 @pytest.mark.parametrize(
     ("hour", "reference"),
     [
-        pytest.param(11, START, id="before noon: the midnight that was"),
-        pytest.param(12, START + DAY, id="noon: halves go up"),
-        pytest.param(13, START + DAY, id="after noon: the midnight to come"),
+        pytest.param(11, START, id="before noon: the last midnight"),
+        pytest.param(12, START + DAY, id="noon: rounds up"),
+        pytest.param(13, START + DAY, id="after noon: the next midnight"),
     ],
 )
 def test_the_first_sample_sets_the_reference_time(hour: int, reference: datetime) -> None:
@@ -97,7 +98,7 @@ def test_example_b_the_very_first_sample() -> None:
         pytest.param(DAY * 100 + timedelta(microseconds=1), True, id="a little more"),
     ],
 )
-def test_weights_are_scaled_back_after_a_hundred_half_lives(
+def test_weights_are_renormalised_after_a_hundred_half_lives(
     *, after: timedelta, shifted: bool
 ) -> None:
     found = histogram((100, 1.0, at()), (100, 1.0, instant(START + after)))
@@ -135,12 +136,12 @@ def test_example_e_a_checkpoint_rounds() -> None:
         pytest.param({"total": float("nan")}, id="no number"),
     ],
 )
-def test_what_cannot_be_a_histogram_is_refused(bad: dict[str, object]) -> None:
+def test_invalid_histograms_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"bucket|total"):
         SavedHistogram(**{"weights": {}, "total": 1.0, "reference": 0, **bad})  # type: ignore[arg-type]  # fields by name
 
 
-def test_merging_leaves_the_source_alone() -> None:
+def test_merging_does_not_change_the_source() -> None:
     old, young = histogram((100, 1.0, at())), histogram((100, 1.0, at(days=3)))
     before = (old.weights.copy(), old.reference.copy())
     young.merge(ints(0), old, ints(0))
@@ -149,7 +150,7 @@ def test_merging_leaves_the_source_alone() -> None:
     assert np.array_equal(old.reference, before[1])
 
 
-def test_what_was_added_can_be_subtracted() -> None:
+def test_subtracting_undoes_adding() -> None:
     found = histogram((100, 1.0, at()), (500, 1.0, at()))
     found.subtract(ints(0), ints(500), ints(at()), 1.0)
     assert found.percentiles(ints(0), (1.0,)).tolist() == [[110]]
@@ -163,7 +164,7 @@ ContainerSamples = st.lists(Sample, min_size=1, max_size=30)
 
 @settings(max_examples=50, deadline=None)
 @given(ContainerSamples)
-def test_a_batch_adds_up_to_its_samples(samples: list[tuple[int, int]]) -> None:
+def test_a_batch_equals_its_samples_one_by_one(samples: list[tuple[int, int]]) -> None:
     one_by_one = histogram(*((amount, 0.1, at(minutes=minute)) for amount, minute in samples))
     batch = Histograms(buckets.CPU, DAY)
     row = batch.new()
@@ -186,12 +187,12 @@ def test_the_order_of_merging_does_not_matter(parts: list[list[tuple[int, int]]]
         for source in order:
             found.merge(ints(0), source, ints(0))
         merged.append(found)
-    # What falls below a bucket's threshold on the way may be lost in one order only.
+    # Weights below the threshold of a bucket may be lost in one order only.
     np.testing.assert_allclose(merged[0].weights[0], merged[1].weights[0], rtol=1e-9, atol=1e-3)
     assert merged[0].reference[0] == merged[1].reference[0]
 
 
-# Few and many reference times; runs of the same one as they are in life, and some out of step.
+# Few and many reference times: runs of equal ones, as in production, and single ones.
 Histories = st.lists(
     st.tuples(st.sampled_from([0, 1440, 2880, 14_400]), ContainerSamples, st.booleans()),
     min_size=1,
@@ -199,9 +200,9 @@ Histories = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(Histories, Histories)
-def test_folding_is_merging_one_after_the_other(
+def test_folding_equals_merging_one_by_one(
     others: list[tuple[int, list[tuple[int, int]], bool]],
     mine: list[tuple[int, list[tuple[int, int]], bool]],
 ) -> None:
@@ -211,7 +212,7 @@ def test_folding_is_merging_one_after_the_other(
         for amount, minute in samples:
             when = ints(at(minutes=day + minute % 1440))
             table.add(ints(row), ints(amount), when, 0.1)
-        if is_loaded:  # the reference time of a checkpoint is taken as it is
+        if is_loaded:  # the reference time of a checkpoint is not rounded
             table.reference[row] += 12_345_678
     rows = ints(*range(len(others)))
     merged = [Histograms(buckets.CPU, DAY) for _ in range(2)]
@@ -228,17 +229,17 @@ def test_folding_is_merging_one_after_the_other(
 
 
 @pytest.mark.parametrize("sizes", [(99, 100, 101), (101, 0, 1), (300, 300)])
-def test_rows_of_very_many_members_are_no_others(sizes: tuple[int, ...]) -> None:
+def test_groups_of_many_members_are_merged_equally(sizes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(sum(sizes))
-    table = Histograms(buckets.CPU, DAY)
-    rows = table.new_rows(sum(sizes))
+    aggregates = Aggregates(HalfLives(cpu=DAY, memory=DAY))
+    rows, table = aggregates.new_rows(sum(sizes)), aggregates.cpu
     times = np.array([at(days=int(day)) for day in rng.integers(0, 9, rows.size)])
     table.add(rows, rng.integers(1, 9000, rows.size), times, 0.1)
     ends = np.cumsum(sizes)
     members = [
         rows[end - size : end].tolist() for size, end in zip(sizes, ends.tolist(), strict=True)
     ]
-    merged = table.merged(members)
+    merged = aggregates.merged(members).cpu
     for row, group in enumerate(members):
         expected = histogram()
         for member in group:
@@ -248,47 +249,47 @@ def test_rows_of_very_many_members_are_no_others(sizes: tuple[int, ...]) -> None
         assert merged.reference[row] == expected.reference[0]
 
 
-def both(one: Histograms, other: Histograms) -> Histograms:
-    """What both know together."""
+def merged_once(one: Histograms, other: Histograms) -> Histograms:
+    """Return ``one`` with the part of ``other`` that it lacks."""
     found = one.copy(ints(0))
     found.merge(ints(0), one.rest(ints(0), other, ints(0)), ints(0))
     return found
 
 
-SEEN = tuple((100 + 40 * hour, 1.0, at(hours=hour)) for hour in range(30))
+OBSERVED = tuple((100 + 40 * hour, 1.0, at(hours=hour)) for hour in range(30))
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "want"),
     [
-        pytest.param((), (), (), id="nobody knows anything"),
-        pytest.param(SEEN, (), SEEN, id="they know nothing"),
-        pytest.param((), SEEN, SEEN, id="we know nothing"),
-        pytest.param(SEEN, SEEN, SEEN, id="the same counts once"),
-        pytest.param(SEEN, SEEN[:20], SEEN, id="we saw more"),
-        pytest.param(SEEN[:20], SEEN, SEEN, id="they saw more"),
-        pytest.param(SEEN[:20], SEEN[10:], SEEN, id="each saw a part, with an overlap"),
-        pytest.param(SEEN[:10], SEEN[20:], (*SEEN[:10], *SEEN[20:]), id="different days"),
+        pytest.param((), (), (), id="both empty"),
+        pytest.param(OBSERVED, (), OBSERVED, id="other empty"),
+        pytest.param((), OBSERVED, OBSERVED, id="own empty"),
+        pytest.param(OBSERVED, OBSERVED, OBSERVED, id="equal samples count once"),
+        pytest.param(OBSERVED, OBSERVED[:20], OBSERVED, id="own has more"),
+        pytest.param(OBSERVED[:20], OBSERVED, OBSERVED, id="other has more"),
+        pytest.param(OBSERVED[:20], OBSERVED[10:], OBSERVED, id="overlapping"),
+        pytest.param(OBSERVED[:10], OBSERVED[20:], (*OBSERVED[:10], *OBSERVED[20:]), id="disjoint"),
     ],
 )
-def test_what_two_know_together_counts_once(
+def test_samples_of_both_histories_count_once(
     ours: tuple[Weighed, ...], theirs: tuple[Weighed, ...], want: tuple[Weighed, ...]
 ) -> None:
     one, other, expected = (histogram(*samples) for samples in (ours, theirs, want))
-    found = both(one, other)
+    found = merged_once(one, other)
     expected.shift(ints(0), found.reference[:1])
     assert found.weights[0] == pytest.approx(expected.weights[0], rel=1e-9, abs=1e-3)
     assert found.total[0] == pytest.approx(expected.total[0], rel=1e-9, abs=1e-3)
-    assert both(found, other).total[0] == found.total[0]  # once more adds nothing
+    assert merged_once(found, other).total[0] == found.total[0]  # merging again adds nothing
 
 
-def test_rounding_in_a_checkpoint_adds_nothing_however_often_it_comes_back() -> None:
-    one = histogram(*SEEN, (5000, 0.001, START_AT), (50, 300.0, START_AT))
+def test_repeated_merging_of_a_rounded_checkpoint_adds_nothing() -> None:
+    one = histogram(*OBSERVED, (5000, 0.001, START_AT), (50, 300.0, START_AT))
     known = one.copy(ints(0))
     for _ in range(100):
         stored = histogram()
         stored.load(0, known.save(ints(0))[0])
-        known = both(known, stored)
+        known = merged_once(known, stored)
     assert known.weights[0].tolist() == one.weights[0].tolist()
 
 
@@ -302,7 +303,7 @@ def test_merged_histories_lose_nothing(ours: list[Weighed], theirs: list[Weighed
         histogram(*((amount, weight, START_AT + after) for amount, weight, after in samples))
         for samples in (ours, theirs)
     )
-    found = both(one, other)
+    found = merged_once(one, other)
     for each in (one, other):
         each.shift(ints(0), np.maximum(each.reference, found.reference)[:1])
         assert found.total[0] >= each.total[0] * (1 - 1e-9)

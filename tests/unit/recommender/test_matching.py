@@ -1,4 +1,4 @@
-"""Which selectors of a namespace match a pod's labels, and how few of them are tried."""
+"""The index of selectors: it finds those that match a pod's labels, and tries few of them."""
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -24,32 +24,32 @@ CHANGES = st.lists(st.tuples(st.sampled_from("vwxyz"), st.none() | SELECTORS))
 
 
 @given(changes=CHANGES, labels=LABELS)
-def test_those_match_that_would_if_each_was_tried(
+def test_the_index_finds_the_same_selectors_as_a_linear_search(
     changes: list[tuple[str, Selector | None]], labels: dict[str, str]
 ) -> None:
-    selectors, everyone = Selectors(), dict[str, Selector]()
+    selectors, by_name = Selectors(), dict[str, Selector]()
     for name, selector in changes:
         if selector is not None:
             selectors.put(name, selector)
-            everyone[name] = selector
-        elif everyone.pop(name, None) is not None:
+            by_name[name] = selector
+        elif by_name.pop(name, None) is not None:
             selectors.remove(name)
     found = sorted(selectors.matching(labels))
-    assert found == sorted(name for name, one in everyone.items() if one.matches(labels))
-    assert bool(selectors) == bool(everyone)
+    assert found == sorted(name for name, one in by_name.items() if one.matches(labels))
+    assert bool(selectors) == bool(by_name)
 
 
-def test_of_a_thousand_applications_one_is_tried() -> None:
+def test_few_of_a_thousand_selectors_are_tried() -> None:
     selectors = Selectors()
     for number in range(1000):
         labels = {"app": f"app-{number}", "env": "prod", "aaa": "first"}
         selectors.put(f"vpa-{number}", from_map(labels))
     tried = [name for name, _ in selectors.candidates({"app": "app-7", "env": "prod"})]
     assert tried[-1] == "vpa-7"
-    assert len(tried) <= 2, "the first was put where there was nobody yet"
+    assert len(tried) <= 2, "the first is under the first label key, which had no selector yet"
 
 
-def test_what_names_no_label_is_tried_on_every_pod() -> None:
+def test_a_selector_without_a_required_label_is_tried_on_every_pod() -> None:
     selectors = Selectors()
     selectors.put("all", EVERYTHING)
     selectors.put("present", parse_selector("app"))

@@ -1,4 +1,4 @@
-"""Windows of memory, and what an OOM kill is worth: recommender.md 4.3, 4.4, Q7."""
+"""Memory windows, and the amounts of OOM kills: recommender.md 4.3, 4.4, Q7."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,14 @@ MIB = 1 << 20
 T = 1000 * HOUR
 
 
-def one(value: int) -> Ints:
+def array_of(value: int) -> Ints:
     return np.array([value], dtype=np.int64)
 
 
 def windows(*, last: int = 0, end: int = 0, peak: int = 0, oom: int = 0) -> MemoryWindows:
-    return MemoryWindows(last=one(last), end=one(end), peak=one(peak), oom_peak=one(oom))
+    return MemoryWindows(
+        last=array_of(last), end=array_of(end), peak=array_of(peak), oom_peak=array_of(oom)
+    )
 
 
 OPEN = windows(last=T, end=T + 24 * HOUR, peak=100)
@@ -42,13 +44,13 @@ class Case:
 CASES = [
     Case(id="the first sample opens a window", before=windows(), time=T, end=T + 24 * HOUR),
     Case(id="a higher sample replaces the peak", replaces=True),
-    Case(id="an equal sample doesn't", amount=100, counts=False, peak=100),
-    Case(id="a lower sample doesn't", amount=99, counts=False, peak=100),
-    Case(id="the same time is fine", time=T, replaces=True),
-    Case(id="an earlier time isn't", time=T - 1, accepted=False, counts=False, peak=100),
-    Case(id="negative is refused", amount=-1, accepted=False, counts=False, peak=100),
+    Case(id="an equal sample doesn't replace the peak", amount=100, counts=False, peak=100),
+    Case(id="a lower sample doesn't replace the peak", amount=99, counts=False, peak=100),
+    Case(id="an equal time is accepted", time=T, replaces=True),
+    Case(id="an earlier time is refused", time=T - 1, accepted=False, counts=False, peak=100),
+    Case(id="a negative amount is refused", amount=-1, accepted=False, counts=False, peak=100),
     Case(id="just before the end", time=T + 24 * HOUR - 1, replaces=True),
-    Case(id="at the end a new window", time=T + 24 * HOUR, end=T + 48 * HOUR),
+    Case(id="a new window at the end", time=T + 24 * HOUR, end=T + 48 * HOUR),
     Case(id="after a gap", time=T + 48 * HOUR, end=T + 72 * HOUR),
     Case(
         id="Q7: a window that began with zero takes a later sample",
@@ -57,7 +59,7 @@ CASES = [
     ),
     Case(id="an OOM replaces the peak", oom=True, replaces=True, peak=100, oom_peak=200),
     Case(
-        id="usage below the OOM's need counts for nothing",
+        id="usage below the OOM's amount is ignored",
         before=windows(last=T, end=T + 24 * HOUR, oom=300),
         counts=False,
         peak=0,
@@ -78,9 +80,9 @@ CASES = [
 def test_observe(case: Case) -> None:
     found = observe(
         case.before,
-        one(case.time),
-        one(case.amount),
-        interval=one(24 * HOUR),
+        array_of(case.time),
+        array_of(case.amount),
+        interval=array_of(24 * HOUR),
         is_oom=case.oom,
     )
     assert found.accepted.tolist() == [case.accepted]
@@ -101,7 +103,7 @@ def test_observe(case: Case) -> None:
     ],
 )
 def test_too_old(*, last: int, time: int, want: bool) -> None:
-    found = is_too_old(windows(last=last), one(time), interval=one(24 * HOUR))
+    found = is_too_old(windows(last=last), array_of(time), interval=array_of(24 * HOUR))
     assert found.tolist() == [want]
 
 
@@ -109,16 +111,16 @@ def test_too_old(*, last: int, time: int, want: bool) -> None:
     ("request_mib", "peak_mib", "oom_mib", "want_mib"),
     [
         pytest.param(500, 480, 0, 600, id="example D: both rules agree"),
-        pytest.param(50, 0, 0, 150, id="a small one gets the bytes"),
-        pytest.param(1000, 0, 0, 1200, id="a large one gets the ratio"),
+        pytest.param(50, 0, 0, 150, id="a small container gets the bytes"),
+        pytest.param(1000, 0, 0, 1200, id="a large container gets the ratio"),
         pytest.param(50, 700, 0, 840, id="the peak counts if it is more"),
-        pytest.param(50, 0, 700, 150, id="an earlier kill doesn't"),
+        pytest.param(50, 0, 700, 150, id="an earlier kill doesn't count"),
     ],
 )
 def test_needed(request_mib: int, peak_mib: int, oom_mib: int, want_mib: int) -> None:
     found = needed(
         windows(peak=peak_mib * MIB, oom=oom_mib * MIB),
-        one(request_mib * MIB),
+        array_of(request_mib * MIB),
         ratio=np.array([1.2]),
         min_bump=np.array([100.0 * MIB]),
     )

@@ -1,4 +1,4 @@
-"""PodMetrics as samples: what counts, what is left out, and what is counted as unreadable."""
+"""PodMetrics converted to samples: accepted, skipped and unreadable ones."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ CONTAINERS = ("app", "log")
 
 
 def pod_metrics(name: str = "web-1", **fields: Any) -> PodMetrics:
-    """Decode the metrics of a pod of the namespace ``shop``, as they arrive."""
+    """Decode the metrics of a pod in the namespace ``shop`` from JSON."""
     metadata = {"namespace": "shop", "name": name}
     found = {"metadata": metadata, "timestamp": NOW.isoformat(), "window": "15s", **fields}
     return msgspec.json.decode(msgspec.json.encode(found), type=PodMetrics)
@@ -29,7 +29,7 @@ def of_containers(**usage: Any) -> list[Any]:
     return [{"name": name, "usage": used} for name, used in usage.items()]
 
 
-def informers(*names: str) -> Usage:
+def usage_of_pods(*names: str) -> Usage:
     usage = Usage()
     for name in names:
         key = PodKey("shop", name)
@@ -39,7 +39,7 @@ def informers(*names: str) -> Usage:
 
 
 def amounts(usage: Usage, samples: ContainerSamples) -> dict[str, int]:
-    """The amounts by pod and container."""
+    """Return the amounts by pod and container."""
     places = {
         row: f"{key.name}/{container}"
         for key, pod in usage.pods.items()
@@ -49,8 +49,8 @@ def amounts(usage: Usage, samples: ContainerSamples) -> dict[str, int]:
     return {places[row]: amount for row, amount in zip(*columns, strict=True)}
 
 
-def test_an_unreadable_value_costs_that_value_alone() -> None:
-    usage = informers("web-1", "web-2")
+def test_an_unreadable_value_is_skipped_alone() -> None:
+    usage = usage_of_pods("web-1", "web-2")
     found = batch(
         [
             pod_metrics(
@@ -75,25 +75,23 @@ SOME = of_containers(app={"cpu": "100m", "memory": "2"})
 @pytest.mark.parametrize(
     ("window", "seconds", "counts"),
     [
-        pytest.param("15s", 75, True, id="its window and a minute ahead"),
-        pytest.param("15s", 76, False, id="a second more"),
+        pytest.param("15s", 75, True, id="15s: its window and a minute ahead"),
+        pytest.param("15s", 76, False, id="15s: a second more"),
         pytest.param("90s", 150, True, id="a longer window, and a minute"),
         pytest.param("90s", 151, False, id="a longer window, and a second more"),
         pytest.param("1h", 660, True, id="a window of an hour: eleven minutes"),
         pytest.param("1h", 661, False, id="a window of an hour: a second more"),
         pytest.param(None, 120, True, id="no window: two minutes"),
         pytest.param(None, 121, False, id="no window: a second more"),
-        pytest.param(15, 120, True, id="a window that is no text: two minutes"),
-        pytest.param(15, 121, False, id="a window that is no text: a second more"),
+        pytest.param(15, 120, True, id="a window of another type: two minutes"),
+        pytest.param(15, 121, False, id="a window of another type: a second more"),
         pytest.param("15s", 3300, False, id="55 minutes"),
         pytest.param("15s", 0, True, id="now"),
         pytest.param("15s", -86400, True, id="a day ago"),
     ],
 )
-def test_samples_from_the_future_are_left_out(
-    window: object, seconds: int, *, counts: bool
-) -> None:
-    usage = informers("web-1", "web-2")
+def test_samples_from_the_future_are_skipped(window: object, seconds: int, *, counts: bool) -> None:
+    usage = usage_of_pods("web-1", "web-2")
     at = NOW + timedelta(seconds=seconds)
     odd = pod_metrics("web-1", timestamp=at.isoformat(), window=window, containers=SOME)
     right = pod_metrics("web-2", timestamp=LONG_AGO.isoformat(), containers=SOME)
@@ -105,8 +103,8 @@ def test_samples_from_the_future_are_left_out(
     assert found.unreadable == 0
 
 
-def test_pods_of_one_time_count_by_their_own_windows() -> None:
-    usage = informers("web-1", "web-2", "web-3")
+def test_each_pod_counts_by_its_own_window() -> None:
+    usage = usage_of_pods("web-1", "web-2", "web-3")
     at = (NOW + timedelta(seconds=100)).isoformat()
     windows = {"web-1": "40s", "web-2": "39s", "web-3": "41s"}
     metrics = [

@@ -1,4 +1,4 @@
-"""OOM kills: each is returned once, whatever the API server repeats; recommender.md 12.4."""
+"""OOM kills: each is returned once, even if the API server repeats it; recommender.md 12.4."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Case:
 CASES = [
     Case(id="running, then killed", old=at(RUNNING), new=at(killed()), want=(100,)),
     Case(id="another reason", old=at(RUNNING), new=at(killed(reason="Error")), want=()),
-    Case(id="the same again", old=at(killed()), new=at(killed()), want=()),
+    Case(id="the same kill again", old=at(killed()), new=at(killed()), want=()),
     Case(
         id="killed again after a restart",
         old=at(killed()),
@@ -69,13 +69,13 @@ CASES = [
         want=(100,),
     ),
     Case(
-        id="runs again: the old request counts",
+        id="running again: the old request counts",
         old=at(RUNNING, memory="70Mi"),
         new=at(RUNNING, restarts=1, last=killed()),
         want=(70,),
     ),
     Case(
-        id="back-off that ends",
+        id="the end of a back-off",
         old=at(WAITING, restarts=1, last=killed()),
         new=at(RUNNING, restarts=1, last=killed()),
         want=(),
@@ -89,17 +89,17 @@ def test_kills_between(case: Case) -> None:
     assert tuple(kill.memory >> 20 for kill in found) == case.want
 
 
-def test_kills_in_a_pod_that_is_seen_once() -> None:
+def test_kills_in_the_first_version_of_a_pod() -> None:
     found = kills_in(at(killed(9), last=killed(3)), initial=False)
     assert [kill.at.minute for kill in found] == [3, 9]
 
 
-def test_a_strange_request_costs_only_the_request() -> None:
+def test_an_invalid_request_is_ignored() -> None:
     (kill,) = kills_in(at(killed(), memory="lots"), initial=False)
     assert kill.memory == 0
 
 
-def told(feed: OomFeed, *versions: Pod | None) -> list[int]:
+def reported_minutes(feed: OomFeed, *versions: Pod | None) -> list[int]:
     for old, new in zip((None, *versions), versions, strict=False):
         feed.on_pod(Change(old, new))
     taken, dropped = feed.take()
@@ -120,9 +120,9 @@ def live_feed() -> OomFeed:
         pytest.param(
             (at(RUNNING), at(killed(1)), at(killed(1)), at(WAITING, last=killed(1), restarts=1)),
             [1],
-            id="repeated in every form",
+            id="repeated in each form",
         ),
-        pytest.param((at(killed(1)), None), [1], id="a pod that dies and goes"),
+        pytest.param((at(killed(1)), None), [1], id="a pod that is deleted after the kill"),
         pytest.param(
             (at(RUNNING), at(WAITING, last=killed(1), restarts=1)), [1], id="a gap in the watch"
         ),
@@ -134,11 +134,11 @@ def live_feed() -> OomFeed:
         ),
     ],
 )
-def test_each_kill_is_logged_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
-    assert told(live_feed(), *versions) == want
+def test_each_kill_is_reported_once(versions: tuple[Pod | None, ...], want: list[int]) -> None:
+    assert reported_minutes(live_feed(), *versions) == want
 
 
-def test_what_the_first_list_holds_is_initial() -> None:
+def test_kills_of_the_first_list_are_initial() -> None:
     feed = OomFeed()
     feed.on_pod(Change(None, at(killed())))
     feed.go_live()
@@ -147,17 +147,17 @@ def test_what_the_first_list_holds_is_initial() -> None:
     assert [observation.kill.initial for observation in taken] == [True, False]
 
 
-def test_a_kill_that_only_the_last_version_shows() -> None:
+def test_a_kill_that_only_the_deleted_version_contains() -> None:
     feed = live_feed()
     feed.on_pod(Change(None, at(RUNNING)))
     feed.on_pod(Change(at(RUNNING), None, at(killed(3))))
     taken, _ = feed.take()
     assert [one.kill.at.minute for one in taken] == [3]
-    feed.on_pod(Change(None, at(killed(3))))  # it couldn't be read for a moment
+    feed.on_pod(Change(None, at(killed(3))))  # the pod is back after an unreadable version
     assert feed.take() == ((), 0)
 
 
-def test_the_kills_of_the_last_pods_that_went_are_remembered_and_no_more() -> None:
+def test_the_number_of_deleted_pods_whose_kills_are_remembered_is_bounded() -> None:
     feed = live_feed()
     for number in range(10_001):
         gone = at(killed(), uid=str(number))
@@ -169,14 +169,14 @@ def test_the_kills_of_the_last_pods_that_went_are_remembered_and_no_more() -> No
     assert [one.kill.uid for one in feed.take()[0]] == ["0"]
 
 
-def test_a_pod_that_is_seen_late_may_have_been_learnt_before() -> None:
+def test_kills_in_the_first_version_of_a_new_pod_are_initial() -> None:
     feed = live_feed()
     feed.on_pod(Change(None, at(killed())))
     (one,), _ = feed.take()
     assert one.kill.initial
 
 
-def test_more_kills_than_anybody_takes_are_dropped_and_counted() -> None:
+def test_kills_above_the_bound_are_dropped_and_counted() -> None:
     feed = OomFeed()
     for number in range(50_002):
         feed.on_pod(Change(None, at(killed(), uid=str(number))))
@@ -186,7 +186,7 @@ def test_more_kills_than_anybody_takes_are_dropped_and_counted() -> None:
     assert feed.take() == ((), 0)
 
 
-def test_a_kill_without_a_time_is_logged_once() -> None:
+def test_a_kill_without_a_time_is_reported_once() -> None:
     state = ContainerState(terminated=ContainerStateTerminated(reason="OOMKilled"))
     feed = live_feed()
     feed.on_pod(Change(None, at(state)))
@@ -194,15 +194,15 @@ def test_a_kill_without_a_time_is_logged_once() -> None:
     assert [one.kill.at for one in feed.take()[0]] == [UNDATED]
 
 
-def test_the_last_version_repeats_what_is_known() -> None:
+def test_a_kill_that_the_deleted_version_repeats_is_reported_once() -> None:
     feed = live_feed()
     feed.on_pod(Change(None, at(killed(3))))
     feed.on_pod(Change(at(killed(3)), None, at(killed(3))))
     assert len(feed.take()[0]) == 1
 
 
-def test_what_a_standby_replica_sees_is_initial() -> None:
-    """Whoever led meanwhile may have learnt it, and written it into a checkpoint."""
+def test_kills_observed_by_a_standby_replica_are_initial() -> None:
+    """The leader may have recorded them in a checkpoint."""
     feed = OomFeed()
     feed.on_pod(Change(None, at(RUNNING)))
     feed.on_pod(Change(at(RUNNING), at(killed(3))))
@@ -231,7 +231,7 @@ def seconds(observations: Iterable[PendingOomEvent]) -> list[float]:
     return [(one.kill.at - AT) / SECOND for one in observations]
 
 
-def test_postponed_kills_are_due_when_their_time_has_come_and_oldest_first() -> None:
+def test_postponed_kills_are_due_at_their_time_oldest_first() -> None:
     feed = live_feed()
     for second in (7, 3, 5, 9):
         assert feed.postpone(observed(second)) is None
@@ -243,7 +243,7 @@ def test_postponed_kills_are_due_when_their_time_has_come_and_oldest_first() -> 
     assert seconds(feed.due(AT + 8 * SECOND)) == []
 
 
-def test_of_too_many_postponed_kills_the_one_furthest_ahead_is_dropped() -> None:
+def test_above_the_bound_the_latest_postponed_kill_is_dropped() -> None:
     feed = live_feed()
     for second in range(10_000):
         assert feed.postpone(observed(second)) is None
@@ -252,7 +252,7 @@ def test_of_too_many_postponed_kills_the_one_furthest_ahead_is_dropped() -> None
     assert feed.postponed == 10_000
 
 
-def test_a_postponed_kill_of_a_pod_that_goes_has_its_labels() -> None:
+def test_a_postponed_kill_of_a_deleted_pod_has_its_labels() -> None:
     feed = live_feed()
     gone = at(RUNNING)
     feed.on_pod(Change(None, gone))

@@ -1,4 +1,4 @@
-"""Rounding, caps and order; the reference's own numbers are in tests/golden."""
+"""Rounding, caps and order of amounts; the reference's numbers are in tests/golden."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,9 @@ KEY = "vpa-post-processor.kubernetes.io/app_integerCPU"
     ("publication", "want"),
     [
         pytest.param(
-            PostProcessingSettings(), {"cpu": "150m", "memory": "839500000"}, id="as it is"
+            PostProcessingSettings(),
+            {"cpu": "150m", "memory": "839500000"},
+            id="without post-processing",
         ),
         pytest.param(
             PostProcessingSettings(round_cpu=100), {"cpu": "200m", "memory": "839500000"}, id="cpu"
@@ -45,7 +47,7 @@ KEY = "vpa-post-processor.kubernetes.io/app_integerCPU"
         pytest.param(
             PostProcessingSettings(round_cpu=0, round_memory=-5),
             {"cpu": "150m", "memory": "839500000"},
-            id="a factor that can't be leaves the value",
+            id="an invalid factor is ignored",
         ),
         pytest.param(
             PostProcessingSettings(integer_cpu=True),
@@ -61,7 +63,7 @@ def test_targets(publication: PostProcessingSettings, want: dict[str, str]) -> N
 
 
 def policy(**bounds: dict[str, str]) -> ResourcePolicy:
-    return ResourcePolicy(container_policies=(ContainerPolicy(container_name="*", **bounds),))  # type: ignore[arg-type] # as JSON has them
+    return ResourcePolicy(container_policies=(ContainerPolicy(container_name="*", **bounds),))  # type: ignore[arg-type] # values as in JSON
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,10 @@ def policy(**bounds: dict[str, str]) -> ResourcePolicy:
         pytest.param(policy(max_allowed={"cpu": "120m"}), {}, "120m", id="maxAllowed"),
         pytest.param(None, {"cpu": "110m"}, "110m", id="the global maximum, without a policy"),
         pytest.param(
-            policy(max_allowed={"cpu": "120m"}), {"cpu": "110m"}, "120m", id="the policy first"
+            policy(max_allowed={"cpu": "120m"}),
+            {"cpu": "110m"},
+            "120m",
+            id="the policy takes precedence",
         ),
         pytest.param(
             policy(min_allowed={"cpu": "2"}, max_allowed={"cpu": "1"}), {}, "1", id="max wins"
@@ -86,7 +91,7 @@ def test_caps(given: ResourcePolicy | None, most: dict[str, str], want: str) -> 
     assert str(found.uncapped_target["cpu"]) == "150m"
 
 
-def test_the_bounds_end_up_around_the_target_q20() -> None:
+def test_the_bounds_enclose_the_target_q20() -> None:
     crossed = ContainerEstimate(
         container="app",
         target={"cpu": 100},
@@ -101,7 +106,7 @@ def test_the_bounds_end_up_around_the_target_q20() -> None:
     assert found.lower_bound == found.target == found.upper_bound == hundred
 
 
-def test_only_bounds_of_what_is_recommended_are_read() -> None:
+def test_bounds_of_resources_without_a_recommendation_are_not_parsed() -> None:
     strange = policy(max_allowed={"cpu": "120m", **{f"example.com/{n}": "?" for n in range(1000)}})
     (found,) = post_process(
         [ESTIMATE], PostProcessingSettings(), annotations={}, policy=strange
@@ -109,8 +114,8 @@ def test_only_bounds_of_what_is_recommended_are_read() -> None:
     assert found.target["cpu"] == Quantity.parse("120m")
 
 
-def test_what_is_published_stays_until_something_is_observed() -> None:
-    """Of what is still controlled, within today's bounds."""
+def test_published_amounts_stay_until_the_first_sample() -> None:
+    """They stay for controlled resources, within the current bounds."""
     before = ContainerAmounts(
         name="app",
         target=parse_quantities({"cpu": "2", "memory": "3Gi"}),
@@ -126,7 +131,7 @@ def test_what_is_published_stays_until_something_is_observed() -> None:
     ).amounts
     assert kept.target == parse_quantities({"cpu": "2"})
     assert kept.upper_bound == parse_quantities({"cpu": "3"})
-    assert kept.lower_bound == parse_quantities({"cpu": "25m"})  # there was none
+    assert kept.lower_bound == parse_quantities({"cpu": "25m"})  # no lower bound was published
 
     (found,) = post_process(
         [guess], PostProcessingSettings(), current=CurrentRecommendation(amounts=known), **given

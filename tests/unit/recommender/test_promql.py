@@ -1,28 +1,26 @@
-"""Texts of queries, and the points in time that they are for."""
+"""PromQL queries, and their points in time."""
 
 from datetime import timedelta
 
 import pytest
 
 from recommender.model.timestamps import span
-from recommender.sources.promql import (
-    ContainerLabels,
-    PodLabels,
-    Queries,
-    TimeRange,
-    chunk,
-    prometheus_duration,
-)
+from recommender.sources.promql import Queries, TimeRange, chunk
+from recommender.sources.usage_source_settings import UsageSourceSettings, prometheus_duration
 
 HOUR = span(timedelta(hours=1))
 SERIES = 'pod_name=~".+", name!="POD", name!="", namespace="shop"'
+USUAL = Queries(UsageSourceSettings())
 CUSTOM = Queries(
-    job="",
-    resolution="5m",
-    cpu_metric="cpu",
-    memory_metric="memory",
-    container=ContainerLabels(namespace="ns", pod="pod", container="container"),
-    pod=PodLabels(namespace="ns", pod="pod", prefix="label_"),
+    UsageSourceSettings(
+        prometheus_cadvisor_job_name="",
+        history_resolution="5m",
+        history_cpu_metric="cpu",
+        history_memory_metric="memory",
+        container_namespace_label="ns",
+        container_pod_name_label="pod",
+        container_name_label="container",
+    )
 )
 
 
@@ -30,12 +28,12 @@ CUSTOM = Queries(
     ("got", "want"),
     [
         pytest.param(
-            Queries().cpu("shop"),
+            USUAL.cpu("shop"),
             f'rate(container_cpu_usage_seconds_total{{job="kubernetes-cadvisor", {SERIES}}}[1h])',
             id="CPU",
         ),
         pytest.param(
-            Queries().memory("shop"),
+            USUAL.memory("shop"),
             f'container_memory_working_set_bytes{{job="kubernetes-cadvisor", {SERIES}}}',
             id="memory",
         ),
@@ -47,7 +45,7 @@ CUSTOM = Queries(
         pytest.param(
             CUSTOM.count("shop"),
             'count(memory{pod=~".+", container!="POD", container!="", ns="shop"})',
-            id="how many there are",
+            id="the number of series",
         ),
     ],
 )
@@ -82,7 +80,7 @@ def test_usage(got: str, want: str) -> None:
         pytest.param(
             '{__name__="up", a="}[1h]"}',
             'last_over_time({__name__="up", a="}[1h]", kubernetes_namespace="shop"}[1h])',
-            id="brackets in a text",
+            id="brackets in a string",
         ),
         pytest.param('label_replace(up, "a", "b", "c", "d")', None, id="more than a selector"),
         pytest.param("up[8d:1h]", None, id="a subquery"),
@@ -91,7 +89,8 @@ def test_usage(got: str, want: str) -> None:
     ],
 )
 def test_labels_of_pods(text: str, want: str | None) -> None:
-    assert Queries(labels_metric=text).pod_labels("shop") == want
+    settings = UsageSourceSettings(metric_for_pod_labels=text)
+    assert Queries(settings).pod_labels("shop") == want
 
 
 @pytest.mark.parametrize(
@@ -108,12 +107,12 @@ def test_durations(text: str, want: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0s", "8", "1.5h", "1h1d", "-1h", "1h ", "99999999999999y"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a duration|must be positive|too long"):
         prometheus_duration(text)
 
 
-def test_history_is_asked_for_at_the_reference_s_points() -> None:
+def test_history_is_queried_at_the_reference_s_points() -> None:
     now = 1000 * HOUR
     window = TimeRange.until(now, length=timedelta(hours=5), resolution=timedelta(hours=2))
     assert (window.start, window.count) == (995 * HOUR, 3)
@@ -126,10 +125,10 @@ def test_history_is_asked_for_at_the_reference_s_points() -> None:
     ("series", "points", "steps"),
     [
         pytest.param(2, 20, [10], id="all at once"),
-        pytest.param(3, 10, [3, 3, 3, 1], id="in parts"),
+        pytest.param(3, 10, [3, 3, 3, 1], id="in chunks"),
         pytest.param(10, 10, [1] * 10, id="a point of each series at a time"),
-        pytest.param(1000, 10, [1] * 10, id="less than a point can't be"),
-        pytest.param(0, 10, [10], id="nobody knows of any"),
+        pytest.param(1000, 10, [1] * 10, id="at least one point"),
+        pytest.param(0, 10, [10], id="no series"),
     ],
 )
 def test_chunks(series: int, points: int, steps: list[int]) -> None:
@@ -142,14 +141,14 @@ def test_chunks(series: int, points: int, steps: list[int]) -> None:
         times += range(part.start, part.end + 1, HOUR)
         rest = rest.after(part)
     assert counts == steps
-    assert times == [number * HOUR for number in range(10)]  # each once, in order
+    assert times == [number * HOUR for number in range(10)]  # each point once, in order
 
 
-def test_no_query_has_more_points_of_a_series_than_a_server_takes() -> None:
+def test_a_query_has_at_most_10000_points_of_a_series() -> None:
     assert chunk(TimeRange(start=0, step=1, count=50_000), series=1, points=10**6).count == 10_000
 
 
-def test_a_sparse_window_keeps_to_its_own() -> None:
+def test_every_selects_each_nth_point() -> None:
     window = TimeRange(start=7, step=HOUR, count=193)
     assert window.every(24) == TimeRange(start=7, step=24 * HOUR, count=9)
     assert TimeRange(start=7, step=HOUR, count=5).every(24).count == 1

@@ -1,4 +1,4 @@
-"""Quality metrics: samples against recommendations, whole batches at a time."""
+"""Quality metrics: samples compared with recommendations, in batches."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_a_missing_recommendation_counts_as_zero() -> None:
     ("mode", "counts"),
     [
         pytest.param(None, False, id="nothing to recommend"),
-        pytest.param("Off", True, id="mode Off: it is recommended, and not applied"),
+        pytest.param("Off", True, id="mode Off: recommended, not applied"),
         pytest.param("", True, id="mode not set"),
         pytest.param("Initial", True, id="any other mode"),
     ],
@@ -73,9 +73,9 @@ def test_which_samples_count(*, mode: str | None, counts: bool) -> None:
 )
 def test_changes_are_counted_by_size(pods: int, size: str) -> None:
     registry = CollectorRegistry()
-    before = np.array([100, 0])
+    before, after = np.array([100, 0]), np.array([150, 150])
     QualityMetrics(registry).change(
-        "cpu", "Recreate", bits=pods.bit_length(), before=before, after=150
+        "cpu", "Recreate", bits=pods.bit_length(), before=before, after=after
     )
     labels = {"update_mode": "Recreate", "resource": "cpu", "vpa_size_log2": size}
     assert value(registry, "relative_recommendation_changes_count", **labels) == 1

@@ -1,4 +1,4 @@
-"""What recommender.md 18 advises to keep, where no other test shows that it was kept."""
+"""The reference's quirks that recommender.md 18 advises to keep, without another test."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def at(after: timedelta = timedelta()) -> int:
 
 
 def use(usage: Usage, name: str, labels: dict[str, str], cpu: int, *, minutes: range) -> None:
-    """Let a pod, which is made unless it is there, use so much CPU for some minutes."""
+    """Add CPU samples of a pod, and the pod if it is missing."""
     key = PodKey("ns", name)
     usage.put_pod(pod_facts(key, labels=labels), at())
     row = ints(usage.pods[key].containers["app"])
@@ -57,12 +57,12 @@ def confidence(usage: Usage, after: timedelta) -> float:
     return app.confidence["cpu"]
 
 
-def test_a_selector_mixes_workloads_whoever_owns_them_q13() -> None:
+def test_a_selector_mixes_workloads_of_different_owners_q13() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, from_map({"tier": "front"}), ())
     for name, cpu in (("web-1", 50), ("shop-1", 500)):
         use(usage, name, {"tier": "front", "app": name}, cpu, minutes=range(60))
-    assert target(usage, HOUR) == 587, "that of the larger one, for both"
+    assert target(usage, HOUR) == 587, "the larger workload's target for both"
 
 
 def test_confidence_grows_across_restarts_and_rollouts_q16() -> None:
@@ -87,7 +87,7 @@ def test_a_gap_in_the_metrics_changes_nothing_q17() -> None:
 
 
 def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
-    """However late in a cycle that begins, and whatever the earlier steps took of it."""
+    """The duration of the earlier steps of the cycle doesn't count."""
     done: list[int] = []
 
     async def write(number: int) -> None:
@@ -95,14 +95,14 @@ def test_the_time_for_checkpoints_counts_from_their_step_q22() -> None:
         done.append(number)
 
     async def main(_: VirtualClock) -> None:
-        await asyncio.sleep(3600)  # the steps before
+        await asyncio.sleep(3600)  # the earlier steps
         await run_concurrently(range(10), write, workers=2, seconds=60)
 
     virtual_time.run(main)
     assert done == list(range(6)), "two workers, each for a minute"
 
 
-def test_weights_without_a_time_are_nothing_beside_the_first_sample_q23() -> None:
+def test_weights_without_a_time_vanish_with_the_first_sample_q23() -> None:
     found = Histograms(buckets.CPU, DAY)
     row = found.new()
     found.load(row, SavedHistogram(weights={30: 10_000}, total=100.0, reference=NEVER))
@@ -112,7 +112,7 @@ def test_weights_without_a_time_are_nothing_beside_the_first_sample_q23() -> Non
     assert moment(int(found.reference[row])) == START
 
 
-def test_a_container_that_is_off_is_followed_and_has_a_checkpoint_q26() -> None:
+def test_a_container_that_is_off_has_usage_and_a_checkpoint_q26() -> None:
     usage = Usage()
     usage.put_autoscaler(WEB, EVERYTHING, (ContainerRule(container="app", off=True),))
     use(usage, "web-1", {}, 100, minutes=range(61))
@@ -122,7 +122,7 @@ def test_a_container_that_is_off_is_followed_and_has_a_checkpoint_q26() -> None:
     assert recommended_groups(usage, WEB, at(HOUR)) == ()
 
 
-def test_the_generation_stands_on_the_status_and_on_no_condition_q28() -> None:
+def test_the_status_has_the_generation_and_its_conditions_do_not_q28() -> None:
     found = next_status(vpa(), StatusFindings(recommendation=(), pods=0), START)
     assert found.observed_generation == 1
     assert [one.observed_generation for one in found.conditions or ()] == [0, 0]
@@ -131,11 +131,11 @@ def test_the_generation_stands_on_the_status_and_on_no_condition_q28() -> None:
 @pytest.mark.parametrize(
     ("half_life", "reference"),
     [
-        pytest.param(DAY, timedelta(hours=7), id="another half-life wrote it"),
-        pytest.param(DAY, timedelta(), id="the same"),
+        pytest.param(DAY, timedelta(hours=7), id="written with another half-life"),
+        pytest.param(DAY, timedelta(), id="written with the same half-life"),
     ],
 )
-def test_a_reference_time_is_taken_verbatim_and_shifts_by_whole_half_lives_q30(
+def test_a_reference_time_is_not_rounded_and_shifts_by_whole_half_lives_q30(
     half_life: timedelta, reference: timedelta
 ) -> None:
     found = Histograms(buckets.CPU, half_life)
@@ -144,4 +144,4 @@ def test_a_reference_time_is_taken_verbatim_and_shifts_by_whole_half_lives_q30(
     assert moment(int(found.reference[row])) == START + reference
     found.shift(ints(row), ints(at(3 * DAY)))
     assert moment(int(found.reference[row])) == START + 3 * DAY
-    assert found.total[row] == 1.0, "three half-lives, though it may be a little less"
+    assert found.total[row] == 1.0, "three half-lives, although the time may be a little shorter"

@@ -1,4 +1,4 @@
-"""Answers of Prometheus, and what can't be used in them."""
+"""Prometheus's answers, and their invalid parts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,16 +11,16 @@ from common.resources import cpu_from_cores, memory_from_bytes
 from recommender.model.backfill import RecordedSeries
 from recommender.model.keys import PodKey
 from recommender.model.timestamps import instant, moment
-from recommender.sources.promql import ContainerLabels, PodLabels
 from recommender.sources.series import (
     LastLabels,
-    complaint,
     container_series,
+    error_in,
     highest_number,
     instant_of,
     undecoded_series,
     unix_seconds,
 )
+from recommender.sources.usage_source_settings import UsageSourceSettings
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SECONDS = NOON.timestamp()
@@ -37,10 +37,10 @@ def series(metric: Any, *values: str, first: float = SECONDS) -> Any:
 
 
 def recorded(*result: Any, of: Any = cpu_from_cores) -> list[RecordedSeries | None]:
-    return list(container_series(undecoded_series(answer(*result)), ContainerLabels(), of))
+    return list(container_series(undecoded_series(answer(*result)), UsageSourceSettings(), of))
 
 
-def test_cores_become_millicores_without_their_fraction() -> None:
+def test_cores_are_truncated_to_millicores() -> None:
     found = recorded(series(WEB, "0.0019999", "1.5"))
     assert found == [
         RecordedSeries(
@@ -62,7 +62,7 @@ def test_bytes(text: str, amount: int) -> None:
     assert one.amounts == [amount]
 
 
-def test_what_is_not_a_number_is_below_zero_so_that_the_model_refuses_it() -> None:
+def test_a_sample_that_is_not_a_number_is_negative_and_thus_refused() -> None:
     (one,) = recorded(series(WEB, "NaN"))
     assert one is not None
     assert one.amounts[0] < 0
@@ -74,10 +74,10 @@ def test_what_is_not_a_number_is_below_zero_so_that_the_model_refuses_it() -> No
         pytest.param(series({"namespace": "shop", "name": "app"}, "1"), id="a label is missing"),
         pytest.param(series(WEB, "much"), id="no number"),
         pytest.param({"metric": 7}, id="no series"),
-        pytest.param(series(WEB, "1", first=float(2**80)), id="a time that can't be"),
+        pytest.param(series(WEB, "1", first=float(2**80)), id="an invalid time"),
     ],
 )
-def test_a_strange_series_costs_itself(strange: Any) -> None:
+def test_an_invalid_series_is_skipped_alone(strange: Any) -> None:
     found = recorded(strange, series(WEB, "1"))
     assert [one is None for one in found][-1:] == [False]
     assert len(found) == 2
@@ -92,18 +92,18 @@ def test_a_strange_series_costs_itself(strange: Any) -> None:
         pytest.param(answer(kind="string"), id="a text"),
     ],
 )
-def test_what_is_no_answer(body: bytes) -> None:
+def test_invalid_answers(body: bytes) -> None:
     with pytest.raises(DecodeError):
         undecoded_series(body)
 
 
-def test_the_server_s_own_sentence() -> None:
+def test_the_error_contains_the_server_s_message() -> None:
     body = b'{"status": "error", "errorType": "execution", "error": "too many samples"}'
-    assert complaint(body) == ("execution", "too many samples")
-    assert complaint(b"<html>") == ("", "")
+    assert error_in(body) == ("execution", "too many samples")
+    assert error_in(b"<html>") == ("", "")
 
 
-def test_times_to_the_millisecond() -> None:
+def test_times_have_a_precision_of_milliseconds() -> None:
     assert moment(instant_of(SECONDS + 0.123)) == NOON + timedelta(milliseconds=123)
     assert unix_seconds(instant(NOON)) == f"{SECONDS:.3f}"
 
@@ -112,19 +112,19 @@ def labels(pod: str, **more: str) -> dict[str, str]:
     return {"kubernetes_namespace": "shop", "kubernetes_pod_name": pod, "job": "x", **more}
 
 
-def test_labels_are_those_of_the_series_that_was_seen_last() -> None:
-    found = LastLabels(PodLabels())
+def test_labels_are_those_of_the_latest_series() -> None:
+    found = LastLabels(UsageSourceSettings())
     old = series(labels("web-1", pod_label_app="old"), "1", "1")
     new = series(labels("web-1", pod_label_app="new", pod_label_tier="x"), "1", "1", "1")
-    assert found.add(undecoded_series(answer(new, old))) == 0
+    found.add(undecoded_series(answer(new, old)))
     assert found.of(PodKey("shop", "web-1")) == {"app": "new", "tier": "x"}
 
 
-def test_labels_also_come_as_a_vector_and_odd_ones_are_counted() -> None:
-    found = LastLabels(PodLabels(prefix=""))
+def test_labels_also_come_as_a_vector_and_invalid_series_are_ignored() -> None:
+    found = LastLabels(UsageSourceSettings(pod_label_prefix=""))
     vector = {"metric": labels("web-1", app="web"), "value": (SECONDS, "1")}
     strange = {"metric": {"app": "web"}, "value": (SECONDS, "1")}
-    assert found.add(undecoded_series(answer(vector, strange, kind="vector"))) == 1
+    found.add(undecoded_series(answer(strange, vector, kind="vector")))
     assert found.of(PodKey("shop", "web-1")) == {"app": "web", "job": "x"}
     assert found.of(PodKey("shop", "unknown")) == {}
 

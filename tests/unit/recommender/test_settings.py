@@ -1,4 +1,4 @@
-"""Flags that can't work are refused; the demo's seconds are as good as hours."""
+"""Invalid flags of the recommender, and settings computed from flags."""
 
 from datetime import timedelta
 
@@ -7,18 +7,17 @@ import pytest
 from common.errors import ConfigError
 from common.flags import read_flags
 from recommender.settings import RecommenderSettings
+from recommender.sources.promql import Queries
 
 
 @pytest.mark.parametrize(
     ("flag", "complaint"),
     [
-        pytest.param("--recommender-interval=0s", "must be positive", id="no interval"),
         pytest.param("--cpu-histogram-decay-half-life=-1s", "must be positive", id="half-life"),
-        pytest.param("--update-worker-count=0", "must be from 1", id="no workers"),
         pytest.param("--container-recommendation-max-allowed-cpu=x", "not a quantity", id="cap"),
     ],
 )
-def test_refused(flag: str, complaint: str) -> None:
+def test_invalid_flags(flag: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         read_flags(RecommenderSettings, [flag])
 
@@ -33,13 +32,13 @@ def test_refused(flag: str, complaint: str) -> None:
         ("--prometheus-query-timeout=0s", "--prometheus-query-timeout must be positive"),
     ],
 )
-def test_durations_count_only_where_prometheus_is_asked(flag: str, complaint: str) -> None:
-    assert not read_flags(RecommenderSettings, [flag]).has_past
+def test_history_durations_are_checked_only_with_prometheus(flag: str, complaint: str) -> None:
+    assert not read_flags(RecommenderSettings, [flag]).reads_prometheus
     with pytest.raises(ConfigError, match=complaint):
         read_flags(RecommenderSettings, ["--storage=prometheus", flag])
 
 
-def test_history_as_the_flags_want_it() -> None:
+def test_history_settings_from_flags() -> None:
     flags = [
         *("--storage=prometheus", "--history-length=2d", "--history-resolution=30m"),
         *("--history-cpu-metric=cpu", "--history-memory-metric=memory", "--pod-label-prefix=l_"),
@@ -49,16 +48,15 @@ def test_history_as_the_flags_want_it() -> None:
         "--prometheus-query-timeout=90s",
     ]
     settings = read_flags(RecommenderSettings, flags)
-    wanted = settings.wanted
-    assert settings.has_past
+    queries = Queries(settings)
+    assert settings.reads_prometheus
     assert settings.query_timeout == timedelta(seconds=90)
-    assert (wanted.length, wanted.resolution) == (timedelta(days=2), timedelta(minutes=30))
+    assert settings.history_span == (timedelta(days=2), timedelta(minutes=30))
     selector = 'pod=~".+", container!="POD", container!="", ns="shop"'
-    assert wanted.queries.cpu("shop") == f"rate(cpu{{{selector}}}[30m])"
-    assert wanted.queries.memory("shop") == f"memory{{{selector}}}"
-    assert wanted.queries.pod_labels("shop") == 'last_over_time(labels{n="shop"}[30m])'
-    assert wanted.queries.pod.pod == "p"
-    assert wanted.queries.pod.prefix == "l_"
+    assert queries.cpu("shop") == f"rate(cpu{{{selector}}}[30m])"
+    assert queries.memory("shop") == f"memory{{{selector}}}"
+    assert queries.pod_labels("shop") == 'last_over_time(labels{n="shop"}[30m])'
+    assert (settings.pod_name_label, settings.pod_label_prefix) == ("p", "l_")
 
 
 def test_three_credentials_exclude_each_other() -> None:
@@ -68,7 +66,7 @@ def test_three_credentials_exclude_each_other() -> None:
         read_flags(RecommenderSettings, flags)
 
 
-def test_seconds_instead_of_hours() -> None:
+def test_intervals_of_seconds_are_accepted() -> None:
     flags = [
         "--recommender-interval=2s",
         "--confidence-interval-cpu=30s",
@@ -99,6 +97,6 @@ def test_warnings(flags: list[str], count: int) -> None:
     assert len(read_flags(RecommenderSettings, flags).warnings) == count
 
 
-def test_a_zero_maximum_is_none() -> None:
+def test_a_maximum_of_zero_is_no_maximum() -> None:
     flags = ["--container-recommendation-max-allowed-cpu=0"]
     assert not read_flags(RecommenderSettings, flags).publication.max_allowed

@@ -1,4 +1,4 @@
-"""Which container names are those of native sidecars, and get no recommendation (X108)."""
+"""Containers that count as native sidecars and get no recommendation (X108)."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -69,19 +69,29 @@ def names(usage: Usage) -> list[str]:
 @pytest.mark.parametrize(
     ("pods", "marked", "want"),
     [
-        pytest.param([pod()], False, ["app"], id="a pod tells"),
-        pytest.param([pod(), pod("web-3")], False, ["app"], id="two pods tell"),
+        pytest.param([pod()], False, ["app"], id="a sidecar in a pod"),
+        pytest.param([pod(), pod("web-3")], False, ["app"], id="a sidecar in two pods"),
         pytest.param(
-            [pod(sidecars=())], False, ["app", "proxy"], id="neither pods nor checkpoint say so"
+            [pod(sidecars=())],
+            False,
+            ["app", "proxy"],
+            id="a sidecar in neither pods nor checkpoint",
         ),
-        pytest.param([pod(sidecars=())], True, ["app"], id="a checkpoint tells"),
-        pytest.param([], True, [], id="a checkpoint tells, and there are no pods"),
-        pytest.param([], False, ["proxy"], id="no checkpoint says so, and there are no pods"),
-        pytest.param([pod(), REGULAR], False, ["app", "proxy"], id="regular in another pod"),
-        pytest.param([REGULAR], True, ["app", "proxy"], id="regular, whatever the checkpoint says"),
+        pytest.param([pod(sidecars=())], True, ["app"], id="a sidecar in a checkpoint"),
+        pytest.param([], True, [], id="a sidecar in a checkpoint, no pods"),
+        pytest.param([], False, ["proxy"], id="not a sidecar in a checkpoint, no pods"),
+        pytest.param(
+            [pod(), REGULAR], False, ["app", "proxy"], id="a regular container in another pod"
+        ),
+        pytest.param(
+            [REGULAR],
+            True,
+            ["app", "proxy"],
+            id="a regular container in a pod, a sidecar in the checkpoint",
+        ),
     ],
 )
-def test_with_the_gate_off_sidecars_get_none(
+def test_with_the_gate_off_sidecars_get_no_recommendation(
     pods: list[PodFacts], want: list[str], *, marked: bool
 ) -> None:
     usage = usage_of(*pods)
@@ -90,7 +100,7 @@ def test_with_the_gate_off_sidecars_get_none(
     assert names(usage) == want
 
 
-def test_with_the_gate_on_they_get_one() -> None:
+def test_with_the_gate_on_sidecars_get_a_recommendation() -> None:
     usage = usage_of(pod(containers=("app", "proxy")), scaled=True)
     assert names(usage) == ["app", "proxy"]
     assert usage.sidecars.of(WEB, usage.matching) == {"proxy"}
@@ -103,11 +113,11 @@ def test_with_the_gate_on_they_get_one() -> None:
         pytest.param([pod()], True, False, {"proxy"}, id="gate on"),
         pytest.param([pod()], False, False, set(), id="gate off, and not marked"),
         pytest.param([pod()], False, True, {"proxy"}, id="gate off, and marked"),
-        pytest.param([REGULAR], False, True, set(), id="a regular container by now"),
-        pytest.param([REGULAR], True, True, set(), id="a regular container by now, gate on"),
+        pytest.param([REGULAR], False, True, set(), id="now a regular container"),
+        pytest.param([REGULAR], True, True, set(), id="now a regular container, gate on"),
     ],
 )
-def test_whose_checkpoint_is_marked(
+def test_which_checkpoints_are_marked(
     pods: list[PodFacts], want: set[str], *, scaled: bool, marked: bool
 ) -> None:
     usage = usage_of(*pods, scaled=scaled)
@@ -116,12 +126,12 @@ def test_whose_checkpoint_is_marked(
     assert usage.sidecars.to_mark(WEB, usage.matching) == want
 
 
-def test_the_minimum_is_that_of_the_others() -> None:
+def test_sidecars_do_not_share_the_minimum() -> None:
     (app,) = estimate_vpas(usage_of(pod()), [WEB], EstimationSettings(), NOW).of(WEB).containers
     assert app.target == {"cpu": 25, "memory": 250 << 20}
 
 
-def test_what_prometheus_reported_of_a_sidecar_counts_for_nothing() -> None:
+def test_usage_of_a_sidecar_from_prometheus_is_ignored() -> None:
     usage = usage_of(pod())
     row = usage.aggregate("shop", {"app": "web"}, "proxy", NOW)
     usage.aggregates.add_cpu(np.array([row]), np.array([NOW]), np.array([4000]))
@@ -142,7 +152,7 @@ def test_what_prometheus_reported_of_a_sidecar_counts_for_nothing() -> None:
         ),
     ],
 )
-def test_a_pod_without_the_container_does_not_make_it_a_regular_one(
+def test_a_pod_without_the_container_does_not_make_it_a_regular_container(
     pods: list[PodFacts], want: list[str]
 ) -> None:
     usage = usage_of(*pods)
@@ -154,7 +164,7 @@ def test_a_pod_without_the_container_does_not_make_it_a_regular_one(
     assert names(usage) == want
 
 
-def test_a_regular_container_counts_under_new_labels_and_until_the_pod_has_it_no_longer() -> None:
+def test_a_regular_container_counts_while_a_pod_has_it() -> None:
     usage = usage_of(pod(), REGULAR)
     assert names(usage) == ["app", "proxy"]
     usage.put_pod(pod("web-2", containers=("app", "proxy"), sidecars=(), track="new"), NOW)
@@ -163,7 +173,7 @@ def test_a_regular_container_counts_under_new_labels_and_until_the_pod_has_it_no
     assert names(usage) == ["app"]
 
 
-def test_the_pods_that_are_there_decide() -> None:
+def test_the_existing_pods_decide() -> None:
     usage = usage_of(pod(), REGULAR)
     usage.remove_pod(REGULAR.key)
     assert names(usage) == ["app"]
@@ -179,14 +189,14 @@ def test_a_pod_decides_under_its_new_labels() -> None:
     assert names(usage) == ["app", "proxy"]
 
 
-def test_what_checkpoints_of_a_vpa_said_is_forgotten() -> None:
+def test_the_marks_of_a_vpa_are_forgotten() -> None:
     usage = usage_of()
     usage.sidecars.mark(WEB, "proxy")
     usage.sidecars.forget(WEB)
     assert names(usage) == ["proxy"]
 
 
-# What is kept of pods, and read of them
+# Cached fields of pods
 
 PLAIN = container("migrate", requests={"memory": "1Gi"})
 PROXY = sidecar(requests={"memory": "100Mi"})
@@ -196,14 +206,14 @@ STATUSES = [
 ]
 
 
-def informers(kind: type[CachedPod]) -> CachedPod:
+def decoded(kind: type[CachedPod]) -> CachedPod:
     body = msgspec.to_builtins(pod_with_init(PLAIN, PROXY))
     body["status"]["initContainerStatuses"] = STATUSES
     return msgspec.convert(body, type=kind, strict=False)
 
 
-def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
-    found = informers(CachedPodWithSidecars)
+def test_with_the_gate_sidecars_are_cached() -> None:
+    found = decoded(CachedPodWithSidecars)
     assert found.spec.init_containers == (PROXY,)
     assert [each.name for each in found.status.init_container_statuses or ()] == ["proxy"]
     assert pod_facts(found).containers == ("app", "proxy")
@@ -214,8 +224,8 @@ def test_of_init_containers_the_sidecars_are_kept_with_the_gate() -> None:
     }
 
 
-def test_without_the_gate_only_their_names_are() -> None:
-    found = informers(CachedPod)
+def test_without_the_gate_only_names_of_sidecars_are_cached() -> None:
+    found = decoded(CachedPod)
     (kept,) = found.spec.init_containers or ()
     assert (kept.name, kept.resources) == ("proxy", None)
     assert found.status.init_container_statuses is None

@@ -1,4 +1,4 @@
-"""Conditions, and when a status is written: recommender.md 9."""
+"""Conditions of a VPA, and when its status is written: recommender.md 9."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -19,12 +19,8 @@ from common.labels import EVERYTHING
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.target.owners import Controller
-from recommender.publish.status import (
-    StatusFindings,
-    is_due,
-    next_status,
-    status_difference,
-)
+from recommender.publish.status import StatusFindings, next_status
+from recommender.publish.status_difference import is_due, status_difference
 from recommender.sources.target_resolution import resolved, unchecked
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, 500, tzinfo=UTC)
@@ -33,7 +29,7 @@ SOMETHING = (ContainerAmounts(name="app", target=HUNDRED),)
 
 
 def test_the_condition_of_a_target_with_an_owner_names_the_owner() -> None:
-    """So the reader sees what the VPA should point to."""
+    """The message names the controller that the VPA should reference."""
     target = TargetReference(api_version="apps/v1", kind="ReplicaSet", name="web-1")
     owner = Controller("shop", "Deployment", "web", "apps/v1")
     assert resolved(EVERYTHING, target, "shop", owner).message == (
@@ -60,12 +56,12 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
         pytest.param(
             StatusFindings(recommendation=(), pods=1),
             {"RecommendationProvided": "False"},
-            id="pods, and nothing known",
+            id="pods, and no recommendation",
         ),
         pytest.param(
             StatusFindings(recommendation=(), pods=0),
             {"NoPodsMatched": "True", "RecommendationProvided": "False"},
-            id="neither",
+            id="neither pods nor a recommendation",
         ),
         pytest.param(
             StatusFindings(recommendation=SOMETHING, pods=0),
@@ -85,7 +81,7 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
         pytest.param(
             StatusFindings(recommendation=(), pods=1, low_confidence=True),
             {"RecommendationProvided": "False"},
-            id="no confidence needed where nothing is published",
+            id="little history, and no recommendation",
         ),
         pytest.param(
             StatusFindings(recommendation=SOMETHING, pods=1, controlled_by="old"),
@@ -127,7 +123,7 @@ def test_the_time_of_a_condition_changes_with_its_status(
     assert after.message == ""
 
 
-def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> None:
+def test_x115_the_condition_names_the_controlling_vpa_and_is_removed() -> None:
     findings = StatusFindings(recommendation=SOMETHING, pods=1, controlled_by="old")
     status = next_status(vpa(), findings, NOW)
     (found, _) = status.conditions or ()
@@ -146,7 +142,7 @@ def test_x115_the_condition_names_the_vpa_that_controls_the_pods_and_goes() -> N
     assert [one.type for one in after.conditions or ()] == ["RecommendationProvided"]
 
 
-def test_conditions_of_others_stay_and_outdated_ones_go() -> None:
+def test_conditions_of_other_clients_stay_and_outdated_ones_are_removed() -> None:
     before = with_conditions(condition(type="Theirs"), condition(type="ConfigDeprecated"))
     found = next_status(before, StatusFindings(recommendation=SOMETHING, pods=1), NOW)
     types = [one.type for one in found.conditions or ()]
@@ -178,13 +174,11 @@ RECOMMENDED = vpa(recommendations=(recommendation(target={"cpu": "0.1"}),)).stat
                 ).status.recommendation
             ),
             True,
-            id="somebody's nonsense",
+            id="invalid amounts of another client",
         ),
     ],
 )
-def test_a_status_differs_if_a_reader_sees_a_difference(
-    *, current: VpaStatus, written: bool
-) -> None:
+def test_a_status_differs_if_its_meaning_differs(*, current: VpaStatus, written: bool) -> None:
     assert bool(status_difference(current, STATUS)) is written
 
 
@@ -193,7 +187,7 @@ def test_an_empty_recommendation_is_an_object() -> None:
     assert msgspec.to_builtins(found)["recommendation"] == {}
 
 
-# How far a status has moved, and when that is written (X80)
+# The relative difference of statuses, and when it is written (X80)
 
 
 def amounts(**changes: dict[str, str]) -> VpaStatus:
@@ -213,7 +207,7 @@ def amounts(**changes: dict[str, str]) -> VpaStatus:
     [
         pytest.param(amounts(), 0.0, id="equal"),
         pytest.param(
-            amounts(upper_bound={"cpu": "1000m", "memory": "1G"}), 0.0, id="written differently"
+            amounts(upper_bound={"cpu": "1000m", "memory": "1G"}), 0.0, id="equal by value"
         ),
         pytest.param(
             amounts(upper_bound={"cpu": "1010m", "memory": "1000M"}), 0.01, id="one percent more"
@@ -242,11 +236,11 @@ def amounts(**changes: dict[str, str]) -> VpaStatus:
         pytest.param(changed(recommendation=None), math.inf, id="the recommendation"),
     ],
 )
-def test_how_far_a_status_has_moved(wanted: VpaStatus, by: float) -> None:
+def test_the_relative_difference_of_statuses(wanted: VpaStatus, by: float) -> None:
     assert status_difference(amounts(), wanted) == by
 
 
-def test_what_was_nothing_has_moved_infinitely_far() -> None:
+def test_a_change_from_zero_is_infinite() -> None:
     nothing = amounts(lower_bound={"cpu": "0", "memory": "50Mi"})
     assert status_difference(nothing, amounts()) == math.inf
 
@@ -257,18 +251,18 @@ MINUTE = timedelta(minutes=1)
 @pytest.mark.parametrize(
     ("by", "waited", "worth_it"),
     [
-        pytest.param(0.0, timedelta(days=1), False, id="equal, however long"),
-        pytest.param(1e-9, 9 * MINUTE, False, id="next to nothing, ten minutes are not over"),
+        pytest.param(0.0, timedelta(days=1), False, id="equal, after any time"),
+        pytest.param(1e-9, 9 * MINUTE, False, id="a small difference, before ten minutes"),
         pytest.param(
             1e-9,
             9 * MINUTE + timedelta(seconds=1),
             True,
-            id="next to nothing, the next is too late",
+            id="a small difference, the next cycle is after ten minutes",
         ),
         pytest.param(0.01, MINUTE, False, id="one percent"),
         pytest.param(0.01, 10 * MINUTE, True, id="one percent, after ten minutes"),
         pytest.param(math.nextafter(0.01, 1), timedelta(), True, id="more than one percent"),
-        pytest.param(math.inf, timedelta(), True, id="something else than an amount"),
+        pytest.param(math.inf, timedelta(), True, id="a difference other than amounts"),
     ],
 )
 def test_when_a_status_is_written(*, by: float, waited: timedelta, worth_it: bool) -> None:

@@ -1,4 +1,4 @@
-"""How long a cached decision that nothing is written holds (X80)."""
+"""The validity of a cached decision to write nothing (X80)."""
 
 from array import array
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 
 from recommender.model.keys import VpaKey
 from recommender.model.usage import ContainerGroup
-from recommender.publish.status import NOTICEABLE_CHANGE
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
+from recommender.publish.status_difference import NOTICEABLE_CHANGE
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 WEB = ContainerGroup(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
@@ -38,12 +38,12 @@ def bounds(*amounts: int) -> DecisionInputs:
 @pytest.mark.parametrize(
     ("now", "want"),
     [
-        pytest.param(INPUTS, True, id="nothing is new"),
+        pytest.param(INPUTS, True, id="no change"),
         pytest.param(replace(INPUTS, version="8"), False, id="another version of the VPA"),
         pytest.param(replace(INPUTS, unsupported="why"), False, id="its target can't be used"),
-        pytest.param(replace(INPUTS, controlled_by="old"), False, id="an older VPA has come"),
+        pytest.param(replace(INPUTS, controlled_by="old"), False, id="an older VPA was created"),
         pytest.param(replace(INPUTS, groups=(WEB, WEB)), False, id="another container"),
-        pytest.param(replace(INPUTS, has_pods=False), False, id="no pods any more"),
+        pytest.param(replace(INPUTS, has_pods=False), False, id="no more pods"),
         pytest.param(replace(INPUTS, is_confident=False), False, id="less history"),
         pytest.param(replace(INPUTS, targets=array("q", (101, 1000))), False, id="another target"),
         pytest.param(bounds(50, 201, 500, 2000), True, id="a bound by less than one percent"),
@@ -52,11 +52,11 @@ def bounds(*amounts: int) -> DecisionInputs:
         pytest.param(bounds(50, 200, 500, 1979), False, id="the last bound by more, downwards"),
     ],
 )
-def test_which_inputs_a_cached_decision_holds_for(*, now: DecisionInputs, want: bool) -> None:
+def test_which_inputs_keep_a_cached_decision_valid(*, now: DecisionInputs, want: bool) -> None:
     assert CACHED.holds(now, NOW) is want
 
 
-def test_a_vpa_without_a_version_may_be_any() -> None:
+def test_a_vpa_without_a_version_is_decided_again() -> None:
     unknown = replace(INPUTS, version="")
     assert not replace(CACHED, inputs=unknown).holds(unknown, NOW)
 
@@ -64,10 +64,10 @@ def test_a_vpa_without_a_version_may_be_any() -> None:
 @pytest.mark.parametrize(
     ("cached", "now", "want"),
     [
-        pytest.param(CACHED, INPUTS, True, id="equal, and nothing has moved"),
-        pytest.param(CACHED, bounds(50, 200, 500, 2001), False, id="equal, and something moved"),
+        pytest.param(CACHED, INPUTS, True, id="equal, and inputs are unchanged"),
+        pytest.param(CACHED, bounds(50, 200, 500, 2001), False, id="equal, and inputs changed"),
         pytest.param(
-            replace(CACHED, is_equal=False), INPUTS, False, id="a small difference is left"
+            replace(CACHED, is_equal=False), INPUTS, False, id="a small difference remains"
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_small_differences_are_decided_again_when_due(
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.001, 0.0099, NOTICEABLE_CHANGE])
-def test_within_the_tolerance_nothing_is_noticed(difference: float) -> None:
+def test_differences_within_the_tolerance_are_ignored(difference: float) -> None:
     published = 1_000_000
     estimated = published * (1 + difference)
     furthest = estimated * (1 + tolerance(difference))

@@ -1,4 +1,4 @@
-"""Which VPA controls the pods of a target that several VPAs have."""
+"""The VPA that controls the pods of a target with several VPAs."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,12 +13,12 @@ from common.api.autoscaling import (
     VerticalPodAutoscaler,
 )
 from recommender.model.keys import VpaKey
-from recommender.sources.target_conflicts import TargetConflicts
+from recommender.sources.target_conflicts import controlled_vpas
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def made(
+def new_vpa(
     name: str,
     *,
     days_ago: int = 0,
@@ -40,39 +40,43 @@ def made(
 @pytest.mark.parametrize(
     ("vpas", "want"),
     [
-        pytest.param([made("a")], {}, id="alone"),
-        pytest.param([made("a"), made("b", target="api")], {}, id="another target"),
-        pytest.param([made("a"), made("b", namespace="shed")], {}, id="another namespace"),
-        pytest.param([made("new"), made("old", days_ago=1)], {"new": "old"}, id="an older one"),
-        pytest.param([made("b"), made("a")], {"b": "a"}, id="of the same age"),
+        pytest.param([new_vpa("a")], {}, id="one VPA"),
+        pytest.param([new_vpa("a"), new_vpa("b", target="api")], {}, id="another target"),
+        pytest.param([new_vpa("a"), new_vpa("b", namespace="shed")], {}, id="another namespace"),
         pytest.param(
-            [made("new"), made("mid", days_ago=1), made("old", days_ago=2)],
+            [new_vpa("new"), new_vpa("old", days_ago=1)], {"new": "old"}, id="an older VPA"
+        ),
+        pytest.param([new_vpa("b"), new_vpa("a")], {"b": "a"}, id="VPAs of the same age"),
+        pytest.param(
+            [new_vpa("new"), new_vpa("mid", days_ago=1), new_vpa("old", days_ago=2)],
             {"mid": "old", "new": "old"},
             id="the oldest of three",
         ),
         pytest.param(
-            [made("new"), made("old", days_ago=1, mode="Off")], {}, id="an older one that is Off"
+            [new_vpa("new"), new_vpa("old", days_ago=1, mode="Off")],
+            {},
+            id="an older VPA of mode Off",
         ),
         pytest.param(
-            [made("new"), made("old", days_ago=1, mode="Initial")],
+            [new_vpa("new"), new_vpa("old", days_ago=1, mode="Initial")],
             {"new": "old"},
-            id="an older one for new pods alone",
+            id="an older VPA of mode Initial",
         ),
         pytest.param(
-            [made("new"), made("old", days_ago=1, mode="Off", boosts=True)],
+            [new_vpa("new"), new_vpa("old", days_ago=1, mode="Off", boosts=True)],
             {"new": "old"},
-            id="an older one that is Off and boosts new pods",
+            id="an older VPA of mode Off with a start-up boost",
         ),
         pytest.param(
-            [made("new", mode="Off"), made("old", days_ago=1)], {}, id="one that is Off itself"
+            [new_vpa("new", mode="Off"), new_vpa("old", days_ago=1)],
+            {},
+            id="a newer VPA of mode Off",
         ),
     ],
 )
-def test_x115_which_vpas_another_one_controls(
+def test_x115_vpas_whose_pods_an_older_vpa_controls(
     vpas: list[VerticalPodAutoscaler], want: dict[str, str]
 ) -> None:
     for given in (vpas, vpas[::-1]):
-        rivals = TargetConflicts()
-        for each in given:
-            rivals.add(each)
-        assert rivals.controlled() == {VpaKey("shop", name): by for name, by in want.items()}
+        found = controlled_vpas(given)
+        assert found == {VpaKey("shop", name): by for name, by in want.items()}

@@ -1,4 +1,4 @@
-"""The model as a whole: who feeds which aggregate, and what is forgotten when."""
+"""The model: aggregates of containers, VPAs, loaded history and expiry."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def pod(name: str = "web-1", **changes: object) -> PodFacts:
         active=True,
         containers=("app",),
     )
-    return replace(facts, **changes)  # type: ignore[arg-type] # names of fields
+    return replace(facts, **changes)  # type: ignore[arg-type] # field names as keywords
 
 
 def ints(*values: int) -> Ints:
@@ -77,7 +77,7 @@ def test_cpu_samples_must_be_newer_and_not_negative() -> None:
     assert usage.aggregates.samples[aggregate(usage)] == 2
 
 
-def test_a_pod_that_comes_back_under_its_name_starts_over_q33() -> None:
+def test_a_new_pod_of_the_same_name_starts_over_q33() -> None:
     usage = with_pods(pod())
     usage.add_cpu(ints(row(usage)), ints(NOW), ints(100), NOW)
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
@@ -87,7 +87,7 @@ def test_a_pod_that_comes_back_under_its_name_starts_over_q33() -> None:
     assert usage.aggregates.samples[aggregate(usage)] == 2  # the aggregate stayed
 
 
-def test_a_container_that_left_the_spec_is_forgotten_q33() -> None:
+def test_a_container_that_was_removed_from_the_spec_is_forgotten_q33() -> None:
     usage = with_pods(pod(containers=("app", "sidecar")))
     usage.put_pod(pod(), NOW)
     assert list(usage.pods[PodKey("shop", "web-1")].containers) == ["app"]
@@ -105,7 +105,7 @@ def test_new_labels_begin_a_new_window_q10() -> None:
     assert usage.aggregates.memory.total[aggregate(usage)] > 0
 
 
-def test_the_pods_of_a_vpa_are_counted_again_q32() -> None:
+def test_the_pod_count_of_a_vpa_follows_its_pods_q32() -> None:
     usage = with_pods(pod(), pod("web-2"), pod("db-1", labels={"app": "db"}))
     usage.put_autoscaler(WEB, MATCHING, ())
     assert usage.pod_count(WEB) == 2
@@ -121,10 +121,10 @@ def test_the_pods_of_a_vpa_are_counted_again_q32() -> None:
         pytest.param(MATCHING, 1, id="matching"),
         pytest.param(EVERYTHING, 1, id="everything"),
         pytest.param(NOTHING, 0, id="nothing"),
-        pytest.param(from_map({"app": "db"}), 0, id="others"),
+        pytest.param(from_map({"app": "db"}), 0, id="not matching"),
     ],
 )
-def test_a_vpa_sees_what_its_selector_matches(selector: Selector, want: int) -> None:
+def test_a_vpa_has_the_containers_that_its_selector_matches(selector: Selector, want: int) -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, selector, ())
     assert len(usage.groups(WEB)) == want
@@ -137,7 +137,7 @@ def test_everything_and_nothing_are_different_selectors_q31() -> None:
     assert usage.pod_count(WEB) == 1
 
 
-def test_loaded_history_outlives_a_change_of_selector_q3() -> None:
+def test_loaded_history_survives_a_change_of_selector_q3() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, ())
     usage.load_history(WEB, "app", HISTORY)
@@ -148,7 +148,7 @@ def test_loaded_history_outlives_a_change_of_selector_q3() -> None:
     assert merged.samples[0] == 1440
 
 
-def test_overrides_that_are_removed_count_no_longer_q12() -> None:
+def test_removed_overrides_no_longer_count_q12() -> None:
     usage = with_pods(pod())
     rule = ContainerRule(container="*", oom_bump_up_ratio=2.0, interval=timedelta(hours=1))
     usage.put_autoscaler(WEB, MATCHING, (rule,))
@@ -165,10 +165,10 @@ def test_the_mode_of_an_aggregate_is_that_of_the_vpa_that_recommends_for_it() ->
     def mode() -> str | None:
         return table.modes[int(table.mode[aggregate(usage)])]
 
-    assert mode() is None  # under no VPA
+    assert mode() is None  # no VPA
     usage.put_autoscaler(WEB, MATCHING, (), "Initial")
     assert mode() == "Initial"
-    usage.put_autoscaler(WEB, MATCHING, (), "Off")  # it recommends all the same
+    usage.put_autoscaler(WEB, MATCHING, (), "Off")  # this mode has recommendations, too
     assert mode() == "Off"
     usage.put_pod(pod("web-2", labels={"app": "web", "version": "2"}), NOW)
     assert table.modes[int(table.mode[aggregate(usage, "web-2")])] == "Off"
@@ -186,7 +186,7 @@ def test_the_mode_of_an_aggregate_is_that_of_the_vpa_that_recommends_for_it() ->
     assert mode() is None
 
 
-def test_removing_a_vpa_takes_its_overrides_and_its_loaded_history_along() -> None:
+def test_removing_a_vpa_removes_its_overrides_and_loaded_history() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, (ContainerRule(oom_bump_up_ratio=2.0),))
     usage.load_history(WEB, "app", HISTORY)
@@ -202,28 +202,28 @@ def rule(name: str, *, off: bool = False) -> ContainerRule:
 @pytest.mark.parametrize(
     ("rules", "off"),
     [
-        pytest.param((), False, id="none"),
-        pytest.param((rule("app"), rule("app", off=True)), False, id="first of the name"),
-        pytest.param((rule("*"), rule("*", off=True)), True, id="last wildcard"),
-        pytest.param((rule("*", off=True), rule("app")), False, id="name before wildcard"),
-        pytest.param((rule("other", off=True),), False, id="another's rule"),
+        pytest.param((), False, id="no rules"),
+        pytest.param((rule("app"), rule("app", off=True)), False, id="the first rule of the name"),
+        pytest.param((rule("*"), rule("*", off=True)), True, id="the last wildcard"),
+        pytest.param((rule("*", off=True), rule("app")), False, id="the name before the wildcard"),
+        pytest.param((rule("other", off=True),), False, id="another container's rule"),
     ],
 )
-@pytest.mark.parametrize("others", [0, 1000])
-def test_rule_for(*, rules: tuple[ContainerRule, ...], off: bool, others: int) -> None:
-    many = tuple(rule(f"other-{number}") for number in range(others))
-    assert rule_for((*many, *rules, *many), "app").off is off
+def test_rule_for(*, rules: tuple[ContainerRule, ...], off: bool) -> None:
+    assert rule_for(rules, "app").off is off
 
 
 @pytest.mark.parametrize(
     ("last", "accepted"),
     [
-        pytest.param(NOW, True, id="older than the new one"),
-        pytest.param(NOW + 11 * MINUTE, False, id="the latest that may be"),
-        pytest.param(NOW + 11 * MINUTE + 1, True, id="from after that: the clock was put back"),
+        pytest.param(NOW, True, id="older than the new sample"),
+        pytest.param(NOW + 11 * MINUTE, False, id="at the tolerance"),
+        pytest.param(
+            NOW + 11 * MINUTE + 1, True, id="beyond the tolerance: the clock was set back"
+        ),
     ],
 )
-def test_a_last_sample_by_a_clock_that_was_put_back(last: int, *, accepted: bool) -> None:
+def test_a_last_sample_before_the_clock_was_set_back(last: int, *, accepted: bool) -> None:
     usage = with_pods(pod())
     rows = ints(row(usage))
     for feed in (usage.add_cpu, usage.add_memory):
@@ -232,7 +232,7 @@ def test_a_last_sample_by_a_clock_that_was_put_back(last: int, *, accepted: bool
         assert feed(rows, ints(NOW + 1), ints(100), NOW + 1).tolist() == [accepted]
 
 
-def test_an_oom_kill_of_a_stranger_is_reported() -> None:
+def test_an_oom_kill_of_an_unknown_container_is_reported() -> None:
     learnt = with_pods(pod()).add_oom(PodKey("shop", "gone"), "app", at=NOW, request=1, now=NOW)
     assert learnt.outcome is OomOutcome.UNKNOWN_CONTAINER
 
@@ -255,7 +255,7 @@ DAY = 1440 * MINUTE
     [
         pytest.param(True, False, False, 0, True, id="empty, of an active pod"),
         pytest.param(False, False, False, 0, False, id="empty, of a finished pod"),
-        pytest.param(False, True, False, 0, True, id="empty, of a living target"),
+        pytest.param(False, True, False, 0, True, id="empty, of an existing target"),
         pytest.param(False, False, True, 7.99, True, id="used in the last eight days"),
         pytest.param(True, True, True, 8, False, id="not used for eight days"),
         pytest.param(True, True, False, 8, False, id="empty for eight days"),
@@ -268,15 +268,15 @@ def test_collecting(
     usage.put_autoscaler(WEB, MATCHING, ())
     if sampled:
         usage.add_cpu(ints(row(usage)), ints(NOW), ints(100), NOW)
-    collect(usage, NOW + int(days * DAY), {WEB} if contributive else set())
+    sum(collect(usage, NOW + int(days * DAY), {WEB} if contributive else set()))
     assert usage.aggregate_count() == (1 if kept else 0)
 
 
 @pytest.mark.parametrize(
     ("memory", "contributive", "kept"),
     [
-        pytest.param(False, True, False, id="nothing is known"),
-        pytest.param(True, True, True, id="X97: memory peaks, the target is there"),
+        pytest.param(False, True, False, id="no samples"),
+        pytest.param(True, True, True, id="X97: memory peaks, the target exists"),
         pytest.param(True, False, False, id="memory peaks, the target is gone"),
     ],
 )
@@ -286,7 +286,7 @@ def test_aggregates_without_pods(*, memory: bool, contributive: bool, kept: bool
     if memory:
         usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
     usage.remove_pod(PodKey("shop", "web-1"))
-    collect(usage, NOW + DAY, {WEB} if contributive else set())
+    sum(collect(usage, NOW + DAY, {WEB} if contributive else set()))
     assert usage.aggregate_count() == (1 if kept else 0)
 
 
@@ -295,7 +295,7 @@ def test_a_sample_after_collection_makes_a_new_aggregate_q10() -> None:
     usage.put_autoscaler(WEB, MATCHING, ())
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500), NOW)
     later = NOW + 8 * DAY
-    assert collect(usage, later, {WEB}) == 1
+    assert sum(collect(usage, later, {WEB})) == 1
     assert usage.groups(WEB) == ()
     usage.add_cpu(ints(row(usage)), ints(later), ints(100), later)
     (group,) = usage.groups(WEB)
@@ -303,19 +303,19 @@ def test_a_sample_after_collection_makes_a_new_aggregate_q10() -> None:
     assert usage.containers.window_end[row(usage)] == 0
 
 
-def test_rollouts_leave_nothing_behind() -> None:
+def test_rollouts_leave_no_aggregates() -> None:
     usage = Usage(defaults=AggregationRules(interval=timedelta(hours=1), interval_count=1))
     usage.put_autoscaler(WEB, MATCHING, ())
     for number in range(50):
         at = NOW + number * DAY
         usage.put_pod(pod(labels={"app": "web", "pod-template-hash": str(number)}), at)
         usage.add_cpu(ints(row(usage)), ints(at), ints(100), at)
-        collect(usage, at, {WEB})
+        sum(collect(usage, at, {WEB}))
     assert len(list(usage.matching)) == 1
     assert len(usage.aggregates) == 1
 
 
-def test_a_checkpoint_leaves_out_the_running_window() -> None:
+def test_a_checkpoint_excludes_the_running_window() -> None:
     usage = with_pods(pod())
     usage.put_autoscaler(WEB, MATCHING, ())
     usage.add_memory(ints(row(usage)), ints(NOW), ints(500 << 20), NOW)
@@ -325,4 +325,4 @@ def test_a_checkpoint_leaves_out_the_running_window() -> None:
     assert running.memory.save(ints(0))[0].weights == {}
     assert running.memory.save(ints(0))[0].reference == NOW + DAY
     assert ended.memory.save(ints(0))[0].weights == {26: 10000}
-    assert usage.aggregates.memory.total[aggregate(usage)] == 1  # the model's own is untouched
+    assert usage.aggregates.memory.total[aggregate(usage)] == 1  # the model itself is unchanged

@@ -1,4 +1,4 @@
-"""Parts of a cluster: they run as long as it does, and never end by themselves."""
+"""Components of a cluster: they run as long as the cluster, and must not end before."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ import pytest
 from sandbox.components import Component, running_components
 
 
-class Part:
-    """Runs for ever, and knows whether it does."""
+class RunningComponent:
+    """Runs until it is cancelled; ``runs`` is True meanwhile."""
 
     def __init__(self) -> None:
         self.runs = False
@@ -29,40 +29,40 @@ async def returns() -> None:
     pass
 
 
-async def test_parts_run_as_long_as_the_context() -> None:
-    first, second = Part(), Part()
+async def test_components_run_as_long_as_the_context() -> None:
+    first, second = RunningComponent(), RunningComponent()
     async with running_components([first.run, second.run]):
         await asyncio.sleep(0)
         assert (first.runs, second.runs) == (True, True)
     assert (first.runs, second.runs) == (False, False)
 
 
-async def raising(parts: list[Component], error: Exception) -> None:
-    async with running_components(parts):
+async def raising(members: list[Component], error: Exception) -> None:
+    async with running_components(members):
         await asyncio.sleep(0)
         raise error
 
 
-async def test_an_error_of_the_context_is_raised_as_it_is_and_ends_the_parts() -> None:
-    part = Part()
+async def test_an_error_of_the_context_is_raised_unchanged_and_cancels_the_components() -> None:
+    component = RunningComponent()
     with pytest.raises(ValueError, match="mine"):
-        await raising([part.run], ValueError("mine"))
-    assert not part.runs
+        await raising([component.run], ValueError("mine"))
+    assert not component.runs
 
 
 @pytest.mark.parametrize(
     ("broken", "error"),
     [
-        pytest.param(fails, OSError, id="a part that fails"),
-        pytest.param(returns, RuntimeError, id="a part that returns"),
+        pytest.param(fails, OSError, id="a component that fails"),
+        pytest.param(returns, RuntimeError, id="a component that returns"),
     ],
 )
-async def test_a_part_that_ends_takes_everything_with_it(
+async def test_a_component_that_ends_cancels_the_context(
     broken: Component, error: type[Exception]
 ) -> None:
-    part = Part()
+    component = RunningComponent()
     with pytest.raises(ExceptionGroup) as raised:
-        async with running_components([part.run, broken]):
+        async with running_components([component.run, broken]):
             await asyncio.Event().wait()
     assert raised.group_contains(error)
-    assert not part.runs
+    assert not component.runs

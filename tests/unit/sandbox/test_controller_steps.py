@@ -1,4 +1,4 @@
-"""What StatefulSets, DaemonSets and Jobs do next, and which pods are missed least."""
+"""Next steps of StatefulSets, DaemonSets and Jobs, and the order in which pods are deleted."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,8 +10,8 @@ from common.api.meta import ObjectMeta
 from sandbox.controllers.actor import status_changes
 from sandbox.controllers.daemon_sets import daemon_steps
 from sandbox.controllers.pods import OwnedPod, OwnedPodSpec, template_hash, to_delete
-from sandbox.controllers.replica_sets import replica_set_status, seconds_to_available
-from sandbox.controllers.stateful_sets import Steps, next_steps, ordinal_pod
+from sandbox.controllers.replica_sets import replica_set_status
+from sandbox.controllers.stateful_sets import next_steps, ordinal_pod
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OWNER: dict[str, Any] = {
@@ -59,25 +59,21 @@ def pod(
     )
 
 
-def names(steps: Steps) -> tuple[tuple[int, ...], list[str]]:
-    return steps.create, [one.metadata.name for one in steps.delete]
-
-
 STATEFUL = [
-    ("nothing there: the first", [], {}, ((0,), [])),
-    ("the first isn't ready: wait", [pod("db-0", ready=False)], {}, ((), [])),
-    ("the first is ready: the second", [pod("db-0")], {}, ((1,), [])),
+    ("no pods: the first is created", [], {}, ((0,), [])),
+    ("the first isn't ready: nothing", [pod("db-0", ready=False)], {}, ((), [])),
+    ("the first is ready: the second is created", [pod("db-0")], {}, ((1,), [])),
     ("a gap is filled", [pod("db-0"), pod("db-2")], {}, ((1,), [])),
-    ("one is leaving: wait", [pod("db-0", leaving=True)], {}, ((), [])),
-    ("all at once", [], {"podManagementPolicy": "Parallel"}, ((0, 1, 2), [])),
+    ("a pod is terminating: nothing", [pod("db-0", leaving=True)], {}, ((), [])),
+    ("Parallel: all are created", [], {"podManagementPolicy": "Parallel"}, ((0, 1, 2), [])),
     (
-        "a finished one is made anew",
+        "a failed pod is deleted",
         [pod("db-0", phase="Failed")],
         {},
         ((), ["db-0"]),
     ),
     (
-        "one too many: the last goes",
+        "one too many: the last is deleted",
         [pod("db-0"), pod("db-1")],
         {"replicas": 1},
         ((), ["db-1"]),
@@ -89,27 +85,15 @@ STATEFUL = [
         ((), ["db-2"]),
     ),
     (
-        "an old template: the last first",
+        "an old template: the last is deleted first",
         [pod(f"db-{i}", revision="old") for i in range(3)],
         {},
         ((), ["db-2"]),
     ),
     (
-        "an old template: not while another is missing",
+        "an old template: nothing while another pod is not ready",
         [pod("db-0", revision="old"), pod("db-1", revision="old"), pod("db-2", ready=False)],
         {},
-        ((), []),
-    ),
-    (
-        "an old template below the partition stays",
-        [pod("db-0", revision="old"), pod("db-1", revision="old"), pod("db-2")],
-        {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
-        ((), []),
-    ),
-    (
-        "an old template with OnDelete stays",
-        [pod(f"db-{i}", revision="old") for i in range(3)],
-        {"updateStrategy": {"type": "OnDelete"}},
         ((), []),
     ),
 ]
@@ -120,7 +104,8 @@ STATEFUL = [
 )
 def test_stateful_sets(name: str, pods: list[OwnedPod], spec: Any, want: Any) -> None:
     owner = {**OWNER, "spec": {**OWNER["spec"], **spec}}
-    assert names(next_steps(owner, pods, "new", NOW)) == want
+    steps = next_steps(owner, pods, "new")
+    assert (steps.create, [one.metadata.name for one in steps.delete]) == want
 
 
 def test_a_pod_of_a_stateful_set_keeps_its_name() -> None:
@@ -131,51 +116,45 @@ def test_a_pod_of_a_stateful_set_keeps_its_name() -> None:
 
 DAEMONS = [
     ("a pod for every node", [], {}, (("a", "b"), [])),
-    ("one node is served", [pod("x", node="a")], {}, (("b",), [])),
+    ("one node has a pod", [pod("x", node="a")], {}, (("b",), [])),
     (
-        "a node that left",
+        "a pod on a removed node",
         [pod("x", node="a"), pod("y", node="b"), pod("z", node="c")],
         {},
         ((), ["z"]),
     ),
     (
-        "two on one node: the younger goes",
+        "two on one node: the younger is deleted",
         [pod("x", node="a"), pod("y", node="a", age=5), pod("z", node="b")],
         {},
         ((), ["y"]),
     ),
     (
-        "old template: one at a time",
+        "an old template: one at a time",
         [pod("x", node="a", revision="old"), pod("y", node="b", revision="old")],
         {},
         ((), ["x"]),
     ),
     (
-        "old template: not while the other is away",
+        "an old template: nothing while the other is not ready",
         [pod("x", node="a", revision="old"), pod("y", node="b", ready=False)],
         {},
         ((), []),
     ),
     (
-        "old template: a broken pod goes at once",
+        "an old template: a pod that is not ready is deleted",
         [pod("x", node="a", revision="old", ready=False), pod("y", node="b", ready=False)],
         {},
         ((), ["x"]),
     ),
     (
-        "old template: two may be missing",
+        "an old template: two may be unavailable",
         [pod("x", node="a", revision="old"), pod("y", node="b", revision="old")],
         {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}},
         ((), ["x", "y"]),
     ),
     (
-        "old template with OnDelete",
-        [pod("x", node="a", revision="old"), pod("y", node="b", revision="old")],
-        {"updateStrategy": {"type": "OnDelete"}},
-        ((), []),
-    ),
-    (
-        "a finished one is replaced",
+        "a failed daemon pod is deleted",
         [pod("x", node="a", phase="Failed"), pod("y", node="b")],
         {},
         ((), ["x"]),
@@ -188,11 +167,11 @@ DAEMONS = [
 )
 def test_daemon_sets(name: str, pods: list[OwnedPod], spec: Any, want: Any) -> None:
     owner = {**OWNER, "spec": {**OWNER["spec"], **spec}}
-    steps = daemon_steps(owner, ["a", "b"], pods, "new", NOW)
+    steps = daemon_steps(owner, ["a", "b"], pods, "new")
     assert (steps.create_on, [one.metadata.name for one in steps.delete]) == want
 
 
-def test_a_waiting_daemon_pod_belongs_to_the_node_that_it_names() -> None:
+def test_a_pending_daemon_pod_belongs_to_the_node_of_its_affinity() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -201,10 +180,10 @@ def test_a_waiting_daemon_pod_belongs_to_the_node_that_it_names() -> None:
         spec=OwnedPodSpec(affinity=affinity),
         status=PodStatus(phase="Pending"),
     )
-    assert daemon_steps(OWNER, ["a", "b"], [waiting], "new", NOW).create_on == ("b",)
+    assert daemon_steps(OWNER, ["a", "b"], [waiting], "new").create_on == ("b",)
 
 
-def test_pods_that_are_missed_least() -> None:
+def test_the_order_of_deletion() -> None:
     pods = [
         pod("old"),
         pod("young", age=5),
@@ -216,24 +195,14 @@ def test_pods_that_are_missed_least() -> None:
     assert [one.metadata.name for one in to_delete(pods, 5)] == order
 
 
-def test_availability_takes_its_time() -> None:
-    ready = pod("x")
-    owner = {**OWNER, "spec": {**OWNER["spec"], "minReadySeconds": 11}}
-    assert replica_set_status(owner, [ready], NOW)["availableReplicas"] == 0
-    assert seconds_to_available([ready], 11, NOW) == 1
-    owner = {**OWNER, "spec": {**OWNER["spec"], "minReadySeconds": 10}}
-    assert replica_set_status(owner, [ready], NOW)["availableReplicas"] == 1
-    assert seconds_to_available([ready], 10, NOW) is None
-
-
-def test_a_failure_keeps_its_first_text() -> None:
+def test_a_failure_keeps_its_first_message() -> None:
     failed = replica_set_status(OWNER, [], NOW, failure="one")
     again = replica_set_status({**OWNER, "status": failed}, [], NOW, failure="two")
     assert again["conditions"] == failed["conditions"]
     assert replica_set_status({**OWNER, "status": failed}, [], NOW)["conditions"] == []
 
 
-def test_status_changes_leave_out_zeros_and_remove_what_became_zero() -> None:
+def test_status_changes_exclude_zeros_and_remove_fields_that_became_zero() -> None:
     old = {"replicas": 2, "readyReplicas": 1, "other": "kept"}
     assert status_changes(old, {"replicas": 2, "readyReplicas": 0}) == {"readyReplicas": None}
     assert status_changes(old, {"replicas": 3, "availableReplicas": 0}) == {"replicas": 3}

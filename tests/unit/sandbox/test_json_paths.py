@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns."""
+"""JSONPath of printer columns."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from sandbox.objects.json_paths import JsonPathError, find
 
 OBJ = {
     "spec": {"replicas": 3, "list": ["a", "b"]},
-    "metadata": {"annotations": {"example.com/x": "y"}},
     "status": {
         "conditions": [
             {"type": "Ready", "status": "True"},
@@ -22,20 +21,12 @@ OBJ = {
     ("path", "want"),
     [
         pytest.param(".spec.replicas", 3, id="fields"),
-        pytest.param("{.spec.replicas}", 3, id="braces"),
-        pytest.param("$.spec.replicas", 3, id="root"),
-        pytest.param("spec.replicas", 3, id="no leading dot"),
         pytest.param(".spec.list[1]", "b", id="index"),
-        pytest.param(".spec.list[-1]", "b", id="index from the end"),
         pytest.param(".spec.list[2]", None, id="index out of range"),
-        pytest.param(".spec.list[*]", "a", id="the first of all"),
         pytest.param(".spec.nothing.below", None, id="missing"),
-        pytest.param(".spec.replicas.below", None, id="below a number"),
-        pytest.param(r".metadata.annotations.example\.com/x", "y", id="escaped dot"),
-        pytest.param(".metadata.annotations['example.com/x']", "y", id="quoted key"),
+        pytest.param(".spec.replicas.below", None, id="a field of a number"),
         pytest.param(".status.conditions[?(@.type=='Ready')].status", "True", id="filter"),
         pytest.param('.status.conditions[?(@.type=="Old")].status', "False", id="double quotes"),
-        pytest.param(".status.conditions[?(@.type!='Ready')].type", "Old", id="unequal"),
         pytest.param(".status.conditions[?(@.type=='No')].status", None, id="no match"),
     ],
 )
@@ -44,6 +35,6 @@ def test_find(path: str, want: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["..x", ".a[?(@.b>1)]", ".a[", ".a[1:2]"])
-def test_what_is_not_supported_is_said(path: str) -> None:
+def test_unsupported_expressions_raise_an_error(path: str) -> None:
     with pytest.raises(JsonPathError, match="not a supported JSONPath"):
         find({}, path)

@@ -1,4 +1,4 @@
-"""The load mode: what it serves is what our components read, at the size of real objects."""
+"""The load mode serves the objects that our components read, in realistic sizes."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ from updater.snapshot.caches import LIVE_PODS
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
-async def test_all_that_components_list_decodes_as_their_own_types(
+async def test_listed_objects_decode_as_the_types_of_the_components(
     endpoint: Endpoint[Any], count: int
 ) -> None:
     call = calling(Settings(vpas=60, pods_per_vpa=4, group_size=2, checkpoints=True))
@@ -51,7 +51,7 @@ async def test_all_that_components_list_decodes_as_their_own_types(
         assert names == sorted(set(names)), "in a real server's order, and each one once"
 
 
-async def test_a_pod_has_the_size_and_the_parts_of_a_real_one() -> None:
+async def test_a_pod_has_the_size_and_fields_of_a_real_one() -> None:
     call = calling()
     listed = await call("GET", "/api/v1/pods?limit=1")
     pod = listed.json["items"][0]
@@ -64,7 +64,7 @@ async def test_a_pod_has_the_size_and_the_parts_of_a_real_one() -> None:
     assert (await call("GET", "/load/report")).json["world"]["podBytes"] >= 5000
 
 
-async def test_pages_hold_what_is_asked_for_and_the_version_of_the_first_one() -> None:
+async def test_pages_have_the_limit_and_the_version_of_the_first_page() -> None:
     call = calling()
     first = (await call("GET", "/api/v1/pods?limit=100")).json
     pod = first["items"][0]["metadata"]
@@ -87,7 +87,7 @@ async def test_a_namespace_lists_its_own_objects() -> None:
     assert not (await call("GET", "/api/v1/namespaces/team-050/pods")).json["items"]
 
 
-async def test_metadata_is_served_alone_where_that_is_asked_for() -> None:
+async def test_only_metadata_is_served_on_request() -> None:
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
     listed = (await calling()("GET", "/apis/apps/v1/replicasets", accept=accept)).json
     assert listed["kind"] == "PartialObjectMetadataList"
@@ -104,9 +104,9 @@ async def test_metadata_is_served_alone_where_that_is_asked_for() -> None:
         ("/api/v1/pods?limit=2", "gzip, deflate", False),
         ("/api/v1/pods", "gzip", True),
     ],
-    ids=["large and accepted", "large and not accepted", "small", "all at once"],
+    ids=["large and accepted", "large and not accepted", "small", "without a limit"],
 )
-async def test_large_answers_are_compressed_for_those_who_accept_it(
+async def test_large_answers_are_compressed_for_clients_that_accept_it(
     path: str, accept_encoding: str, *, packed: bool
 ) -> None:
     call = calling(Settings(vpas=300, pods_per_vpa=2))
@@ -116,7 +116,7 @@ async def test_large_answers_are_compressed_for_those_who_accept_it(
     assert (await call("GET", path, accept_encoding=accept_encoding)).json["items"]
 
 
-async def test_selectors_that_it_does_not_know_are_refused() -> None:
+async def test_unsupported_selectors_are_refused() -> None:
     call = calling()
     assert (await call("GET", "/api/v1/pods?labelSelector=app%3Dx")).code == 400
     assert (await call("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dx")).code == 400
@@ -149,7 +149,7 @@ async def test_usage_changes_with_each_list_and_grows_for_two_percent_of_the_vpa
 # Names
 
 
-def test_numbers_follow_from_names() -> None:
+def test_names_can_be_parsed() -> None:
     layout = Layout(vpas=15_000, pods_per_vpa=10, group_size=2)
     for slot in range(0, layout.pods, 37):
         for incarnation in (0, 1, 1000):

@@ -1,4 +1,4 @@
-"""The load mode: what writes do, what watches bring of it, and what the report tells."""
+"""The load mode: effects of writes, events of watches, and the report."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from sandbox.load.settings import Settings
 from updater.snapshot.caches import LIVE_PODS
 from updater.snapshot.live_pod import LivePod, resized_at
 
-# What writes do
+# Writes
 
 
 def stale(pod: LivePod) -> bool:
@@ -24,7 +24,7 @@ def stale(pod: LivePod) -> bool:
     return resources.requests == {"cpu": "100m", "memory": "134217728"}
 
 
-async def test_an_evicted_pod_is_replaced_by_one_that_has_its_target() -> None:
+async def test_an_evicted_pod_is_replaced_by_one_with_its_target() -> None:
     call = calling()
     before = await everything(call, LIVE_PODS)
     version = (await call("GET", "/api/v1/pods?limit=1")).json["metadata"]["resourceVersion"]
@@ -48,7 +48,7 @@ async def test_an_evicted_pod_is_replaced_by_one_that_has_its_target() -> None:
     assert (await call("POST", path_of(before[7], "eviction"))).code == 404
 
 
-async def test_a_resize_shows_in_spec_and_status_and_in_the_watch() -> None:
+async def test_a_resize_changes_spec_and_status_and_sends_an_event() -> None:
     call = calling()
     pod = (await everything(call, LIVE_PODS))[3]
     async with call.watching("/api/v1/pods?watch=true&resourceVersion=1000") as events:
@@ -72,7 +72,7 @@ async def test_a_resize_shows_in_spec_and_status_and_in_the_watch() -> None:
     assert resized.spec.containers[0] == pod.spec.containers[0]
 
 
-async def test_a_patch_of_annotations_is_kept() -> None:
+async def test_a_patch_of_annotations_is_stored() -> None:
     call = calling()
     pod = (await everything(call, LIVE_PODS))[0]
     await call.patch(path_of(pod), ("add", "/metadata/annotations/vpaInPlaceUpdated", "true"))
@@ -81,7 +81,7 @@ async def test_a_patch_of_annotations_is_kept() -> None:
     assert found == {OBSERVED_CONTAINERS: "app, proxy", "vpaInPlaceUpdated": "true"}
 
 
-async def test_a_status_that_was_written_counts_from_then_on() -> None:
+async def test_a_written_status_is_used_for_new_pods() -> None:
     call = calling()
     target = {"cpu": "333m", "memory": "1000"}
     advice = [{"containerName": name, "target": target} for name in ("app", "proxy")]
@@ -105,21 +105,6 @@ async def test_a_status_that_was_written_counts_from_then_on() -> None:
     assert requests == target
 
 
-async def test_without_reactions_writes_are_answered_and_counted_only() -> None:
-    call = calling(Settings(vpas=60, pods_per_vpa=4, react=False))
-    before = await everything(call, LIVE_PODS)
-    for _ in range(2):
-        assert (await call("POST", path_of(before[7], "eviction"))).code == 201
-    resized = await call.patch(
-        path_of(before[0], "resize"), ("add", "/spec/containers/0/resources/requests/cpu", "77m")
-    )
-    assert resized.json["metadata"]["generation"] == 2
-    assert await everything(call, LIVE_PODS) == before
-    calls = {(c["verb"], c["resource"]): c for c in (await report(call))["calls"]}
-    assert calls["create", "pods/eviction"]["count"] == 2
-    assert calls["patch", "pods/resize"]["count"] == 1
-
-
 @pytest.mark.parametrize(
     ("path", "operations", "code"),
     [
@@ -128,9 +113,14 @@ async def test_without_reactions_writes_are_answered_and_counted_only() -> None:
         ("", [("add", "/spec/containers/0/resources/requests/cpu", "1")], 422),
         ("status", [("add", "/status/phase", "Failed")], 405),
     ],
-    ids=["not about resources", "takes away", "not the subresource", "not a write of ours"],
+    ids=[
+        "another field",
+        "a removal",
+        "resources without the subresource",
+        "a subresource that no component writes",
+    ],
 )
-async def test_writes_that_it_does_not_know_are_refused(
+async def test_unsupported_writes_are_refused(
     path: str, operations: list[tuple[str, str, Any]], code: int
 ) -> None:
     call = calling()
@@ -138,7 +128,7 @@ async def test_writes_that_it_does_not_know_are_refused(
     assert (await call.patch(path_of(pod, path), *operations)).code == code
 
 
-async def test_nothing_needs_doing_where_pods_are_right_sized() -> None:
+async def test_right_sized_pods_have_their_targets() -> None:
     call = calling(Settings(vpas=60, pods_per_vpa=4, right_sized=True))
     vpas = {vpa.metadata.name: vpa for vpa in await everything(call, endpoints.VPAS)}
     for pod in await everything(call, LIVE_PODS):
@@ -153,7 +143,7 @@ async def test_nothing_needs_doing_where_pods_are_right_sized() -> None:
 # Watches
 
 
-async def test_a_watch_brings_what_happened_since_its_version() -> None:
+async def test_a_watch_sends_events_since_its_version() -> None:
     call = calling()
     pods = await everything(call, LIVE_PODS)
     for pod in pods[:3]:
@@ -167,7 +157,7 @@ async def test_a_watch_brings_what_happened_since_its_version() -> None:
     assert [event["type"] for event in seen] == ["DELETED", "ADDED"] * 3
 
 
-async def test_what_was_forgotten_is_gone_for_those_who_are_too_far_behind() -> None:
+async def test_a_watch_of_a_dropped_version_gets_an_error() -> None:
     changes: Changes[int] = Changes(kept=3)
     for version in range(1, 6):
         changes.add("ADDED", version, version)
@@ -181,7 +171,7 @@ async def test_what_was_forgotten_is_gone_for_those_who_are_too_far_behind() -> 
 # Leases and checkpoints
 
 
-async def test_leases_are_kept_and_an_old_version_is_refused() -> None:
+async def test_leases_are_stored_and_outdated_versions_are_refused() -> None:
     call = calling()
     at = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     assert (await call("GET", f"{at}/x")).code == 404
@@ -194,7 +184,7 @@ async def test_leases_are_kept_and_an_old_version_is_refused() -> None:
     assert (await call("GET", f"{at}/x")).json["spec"] == {"holderIdentity": "b"}
 
 
-async def test_checkpoints_are_there_once_they_were_created() -> None:
+async def test_checkpoints_can_be_created_patched_and_deleted() -> None:
     call = calling()
     name = "app-00003-proxy"
     one = endpoints.CHECKPOINTS.object(name, "team-002")
@@ -217,20 +207,20 @@ async def test_the_report_counts_by_verb_resource_and_code_until_it_is_reset() -
     for pod in (*pods[:5], pods[0]):
         await call("POST", path_of(pod, "eviction"))
     await call("POST", "/api/v1/namespaces/team-000/events", {"metadata": {"name": "x"}})
-    told = await report(call)
-    counts = {(c["verb"], c["resource"], c["code"]): c["count"] for c in told["calls"]}
+    summary = await report(call)
+    counts = {(c["verb"], c["resource"], c["code"]): c["count"] for c in summary["calls"]}
     assert counts == {
         ("list", "pods", 200): 1,
         ("create", "pods/eviction", 201): 5,
         ("create", "pods/eviction", 404): 1,
         ("create", "events", 201): 1,
     }
-    assert told["answeredBytes"] > 240 * 5000
+    assert summary["answeredBytes"] > 240 * 5000
     await call("DELETE", "/load/report")
     assert (await report(call))["calls"] == []
 
 
-async def test_the_report_tells_how_many_writes_of_one_group_were_under_way() -> None:
+async def test_the_report_has_the_number_of_concurrent_writes_of_one_group() -> None:
     settings = Settings(
         vpas=60, pods_per_vpa=4, group_size=2, answer_delay=timedelta(milliseconds=20)
     )
@@ -240,7 +230,7 @@ async def test_the_report_tells_how_many_writes_of_one_group_were_under_way() ->
     await asyncio.gather(*(call("POST", path_of(pod, "eviction")) for pod in one_of_each))
     assert (await report(call))["concurrentWrites"] == {"peak": 10, "peakOfOneGroup": 1}
     await asyncio.gather(*(call("POST", path_of(pod, "eviction")) for pod in pods[40:42]))
-    told = await report(call)
-    assert told["concurrentWrites"] == {"peak": 10, "peakOfOneGroup": 2}
-    took = next(c["milliseconds"] for c in told["calls"] if c["resource"] == "pods/eviction")
+    summary = await report(call)
+    assert summary["concurrentWrites"] == {"peak": 10, "peakOfOneGroup": 2}
+    took = next(c["milliseconds"] for c in summary["calls"] if c["resource"] == "pods/eviction")
     assert took["p50"] >= 20

@@ -1,4 +1,4 @@
-"""Answers of the metrics server, from usage that is told by hand."""
+"""Answers of the metrics server, from usage that the test sets."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fixed_clock import FixedClock
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.usage import Usage
 from sandbox.kubelet.usages import PodUsage
@@ -15,16 +16,8 @@ ROOT = "/apis/metrics.k8s.io/v1beta1"
 SMALL = Usage(cpu_millicores=12.5, memory_bytes=64 * 1024 * 1024)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> datetime:
-        return self.time
-
-
-class Source:
-    """Tells what it was told, and remembers the window that it was asked for."""
+class FakeSource:
+    """Returns its usages, and records the requested windows."""
 
     def __init__(self) -> None:
         self.windows: list[float] = []
@@ -40,7 +33,7 @@ class Source:
 
 @pytest.fixture
 def server() -> MetricsServer:
-    server = MetricsServer(Source(), Clock(), window=timedelta(seconds=15))
+    server = MetricsServer(FakeSource(), FixedClock(NOW), window=timedelta(seconds=15))
     server.sample()
     return server
 
@@ -53,7 +46,7 @@ def names(answer: tuple[int, Any]) -> list[str]:
     ]
 
 
-def test_a_pod_as_the_recommender_reads_it(server: MetricsServer) -> None:
+def test_the_metrics_of_a_pod(server: MetricsServer) -> None:
     status, body = server.answer("GET", f"{ROOT}/namespaces/shop/pods")
     assert (status, body["kind"]) == (200, "PodMetricsList")
     assert body["items"][0] == {
@@ -97,19 +90,19 @@ def test_statuses(server: MetricsServer, method: str, path: str, want: int) -> N
     assert server.answer(method, path)[0] == want
 
 
-def test_a_refusal_is_a_status_object(server: MetricsServer) -> None:
+def test_an_error_is_a_status_object(server: MetricsServer) -> None:
     _, body = server.answer("GET", f"{ROOT}/volumes")
     assert (body["kind"], body["reason"], body["code"]) == ("Status", "NotFound", 404)
 
 
-def test_nothing_is_known_before_the_first_sample() -> None:
-    server = MetricsServer(Source(), Clock(), window=timedelta(seconds=15))
+def test_before_the_first_sample_metrics_are_unavailable() -> None:
+    server = MetricsServer(FakeSource(), FixedClock(NOW), window=timedelta(seconds=15))
     assert server.answer("GET", f"{ROOT}/pods")[0] == 503
     assert server.answer("GET", "/readyz")[0] == 200
 
 
-def test_the_sample_stays_until_the_next_one() -> None:
-    source, clock = Source(), Clock()
+def test_a_sample_is_served_until_the_next_one() -> None:
+    source, clock = FakeSource(), FixedClock(NOW)
     server = MetricsServer(source, clock, window=timedelta(minutes=1))
     server.sample()
     clock.time += timedelta(seconds=40)
@@ -125,7 +118,7 @@ def test_the_sample_stays_until_the_next_one() -> None:
     assert source.windows == [60.0, 60.0]
 
 
-def test_a_fault_answers_everything(server: MetricsServer) -> None:
+def test_a_fault_applies_to_all_requests(server: MetricsServer) -> None:
     server.fault = 503
     assert server.answer("GET", f"{ROOT}/pods")[0] == 503
     assert server.answer("GET", "/apis")[0] == 503

@@ -1,4 +1,4 @@
-"""What each kind of patch makes of an object; directives as kubectl and clients send them."""
+"""The result of each type of patch, with directives as kubectl and clients send them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.errors import ApiError
 from sandbox.objects.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Resource
-from sandbox.patching import ContentType, apply_patch
+from sandbox.patching.apply import ContentType, apply_patch
 
 WIDGETS = Resource(group="shop", plural="widgets", kind="Widget", custom=True)
 
@@ -53,7 +53,7 @@ STRATEGIC = [
         want={"metadata": {"labels": {"b": "2"}}},
     ),
     Case(
-        id="nulls of a new map are dropped",
+        id="nulls in a new map are dropped",
         before={"metadata": {}},
         patch={"metadata": {"creationTimestamp": None, "labels": {"a": None, "b": "1"}}},
         want={"metadata": {"labels": {"b": "1"}}},
@@ -162,21 +162,23 @@ class Refused:
 
 
 REFUSED = [
-    Refused(id="cut in half", code=400, body=b'[{"op":"ad'),
-    Refused(id="no list", code=400, body=b"{}"),
-    Refused(id="an operation that is no map", code=422, body=b"[1]"),
+    Refused(id="truncated", code=400, body=b'[{"op":"ad'),
+    Refused(id="not a list", code=400, body=b"{}"),
+    Refused(id="an operation that is not a map", code=422, body=b"[1]"),
     Refused(id="an unknown operation", code=422, body=b'[{"op":"twist","path":"/spec"}]'),
     Refused(id="a missing parent", code=422, body=b'[{"op":"add","path":"/x/y/z","value":1}]'),
-    Refused(id="a path into text", code=422, body=b'[{"op":"add","path":"/kind/z","value":1}]'),
+    Refused(id="a path into a string", code=422, body=b'[{"op":"add","path":"/kind/z","value":1}]'),
     Refused(id="a failed test", code=422, body=b'[{"op":"test","path":"/kind","value":"x"}]'),
-    Refused(id="the whole object away", code=422, body=b'[{"op":"replace","path":"","value":1}]'),
+    Refused(
+        id="removal of the whole object", code=422, body=b'[{"op":"replace","path":"","value":1}]'
+    ),
     Refused(
         id="10001 operations",
         code=413,
         body=msgspec.json.encode([{"op": "test", "path": "/kind", "value": "Pod"}] * 10_001),
     ),
-    Refused(id="a merge patch that is no map", code=400, body=b"[]", kind=ContentType.MERGE),
-    Refused(id="strategic, no map", code=400, body=b"1", kind=ContentType.STRATEGIC),
+    Refused(id="a merge patch that is not a map", code=400, body=b"[]", kind=ContentType.MERGE),
+    Refused(id="strategic, not a map", code=400, body=b"1", kind=ContentType.STRATEGIC),
     Refused(
         id="strategic, no merge key",
         code=500,

@@ -1,4 +1,4 @@
-"""Where pods may go: selectors, readiness and room."""
+"""Placement of pods: selectors, readiness and free resources."""
 
 from collections import Counter
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from common.resources import parse_quantities
-from sandbox.controllers.placement import Ledger, Obstacle, node_obstacle
+from sandbox.controllers.placement import Obstacle, Placements, node_obstacle
 from sandbox.controllers.scheduler import unschedulable_message
 
 
@@ -25,12 +25,10 @@ def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
 
 
 CORDONED = node(spec={"unschedulable": True})
-NOT_READY_KEY = "node.kubernetes.io/not-ready"
-LATER = {"operator": "Exists", "effect": "NoExecute"}
 UNREADY = node(status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], Obstacle | None]] = [
-    ("anything goes anywhere", {}, node(), None),
+    ("no constraints", {}, node(), None),
     ("selected", {"nodeSelector": {"zone": "a"}}, node(), None),
     ("not selected", {"nodeSelector": {"zone": "b"}}, node(), Obstacle.AFFINITY),
     (
@@ -59,7 +57,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Obstacle | None]] = [
         CORDONED,
         Obstacle.UNSCHEDULABLE,
     ),
-    ("everything tolerated", {"tolerations": [{"operator": "Exists"}]}, CORDONED, None),
+    ("all taints tolerated", {"tolerations": [{"operator": "Exists"}]}, CORDONED, None),
 ]
 
 
@@ -74,27 +72,27 @@ def requests(**amounts: str) -> Any:
     return parse_quantities(amounts)
 
 
-def test_room_is_taken_and_given_back() -> None:
-    ledger = Ledger()
-    ledger.describe(node())
-    room = ledger.room("n")
-    assert room.obstacle(requests(cpu="2", memory="4Gi")) is None, "just enough"
+def test_placements_take_and_release_resources() -> None:
+    placements = Placements()
+    placements.describe(node())
+    room = placements.room("n")
+    assert room.obstacle(requests(cpu="2", memory="4Gi")) is None, "exactly enough"
     assert room.obstacle(requests(cpu="2001m")) is Obstacle.CPU
-    assert not ledger.place("a", "n", requests(cpu="1500m", memory="1Gi"))
+    assert not placements.place("a", "n", requests(cpu="1500m", memory="1Gi"))
     assert room.obstacle(requests(cpu="501m")) is Obstacle.CPU
     assert room.obstacle(requests(memory="3.1Gi")) is Obstacle.MEMORY
     assert room.obstacle(requests(cpu="500m", gpu="1")) is Obstacle.OTHER
-    assert ledger.place("a", "n", requests(cpu="1", memory="1Gi")), "it shrank"
-    assert not ledger.place("a", "n", requests(cpu="1", memory="1Gi")), "nothing new"
+    assert placements.place("a", "n", requests(cpu="1", memory="1Gi")), "fewer resources"
+    assert not placements.place("a", "n", requests(cpu="1", memory="1Gi")), "no change"
     assert room.obstacle(requests(cpu="1")) is None
-    ledger.place("b", "n", requests())
+    placements.place("b", "n", requests())
     assert room.obstacle(requests()) is Obstacle.PODS
-    assert ledger.release("a")
-    assert not ledger.release("a")
+    assert placements.release("a")
+    assert not placements.release("a")
     assert room.obstacle(requests(cpu="2")) is None
 
 
-def test_what_the_scheduler_says() -> None:
+def test_the_message_of_the_scheduler() -> None:
     obstacles = Counter({Obstacle.CPU: 2, Obstacle.UNSCHEDULABLE: 1})
     assert unschedulable_message(obstacles) == (
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."

@@ -1,4 +1,4 @@
-"""Sums over a pod's containers, quality of service, canonical quantities."""
+"""Sums over a pod's containers, QoS classes, LimitRanges and quotas."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from sandbox.times import rfc3339
 from sandbox.virtual_time import EPOCH
 
 
-def box(name: str = "app", *, cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:
+def container(name: str = "app", *, cpu: str = "", limit: str = "", **more: Any) -> dict[str, Any]:
     resources: dict[str, Any] = {}
     if cpu:
         resources["requests"] = {"cpu": cpu}
@@ -45,33 +45,45 @@ def reported(cpu: str, allocated: str = "", *, reason: str = "") -> dict[str, An
 
 SIDECAR = {"restartPolicy": "Always"}
 SUMS: list[tuple[str, dict[str, Any], str]] = [
-    ("containers add up", pod(box(cpu="1"), box("b", cpu="500m")), "1500m"),
-    ("a small init container hides", pod(box(cpu="1"), init=[box("i", cpu="900m")]), "1"),
-    ("a large init container counts", pod(box(cpu="1"), init=[box("i", cpu="2")]), "2"),
-    ("init containers run in turn", pod(box(), init=[box("i", cpu="2"), box("j", cpu="1")]), "2"),
-    ("a sidecar adds", pod(box(cpu="1"), init=[box("s", cpu="1", **SIDECAR)]), "2"),
+    ("containers add up", pod(container(cpu="1"), container("b", cpu="500m")), "1500m"),
+    (
+        "a small init container doesn't count",
+        pod(container(cpu="1"), init=[container("i", cpu="900m")]),
+        "1",
+    ),
+    ("a large init container counts", pod(container(cpu="1"), init=[container("i", cpu="2")]), "2"),
+    (
+        "init containers run one after the other",
+        pod(container(), init=[container("i", cpu="2"), container("j", cpu="1")]),
+        "2",
+    ),
+    ("a sidecar adds", pod(container(cpu="1"), init=[container("s", cpu="1", **SIDECAR)]), "2"),
     (
         "an init container beside an earlier sidecar",
-        pod(box(cpu="1"), init=[box("s", cpu="1", **SIDECAR), box("i", cpu="3")]),
+        pod(container(cpu="1"), init=[container("s", cpu="1", **SIDECAR), container("i", cpu="3")]),
         "4",
     ),
     (
         "an init container before a sidecar",
-        pod(box(cpu="1"), init=[box("i", cpu="3"), box("s", cpu="1", **SIDECAR)]),
+        pod(container(cpu="1"), init=[container("i", cpu="3"), container("s", cpu="1", **SIDECAR)]),
         "3",
     ),
-    ("overhead", pod(box(cpu="1"), spec={"overhead": {"cpu": "250m"}}), "1250m"),
+    ("overhead", pod(container(cpu="1"), spec={"overhead": {"cpu": "250m"}}), "1250m"),
     (
-        "the pod's own request wins",
-        pod(box(cpu="1"), spec={"resources": {"requests": {"cpu": "3"}}}),
+        "pod-level request",
+        pod(container(cpu="1"), spec={"resources": {"requests": {"cpu": "3"}}}),
         "3",
     ),
-    ("actual above spec", pod(box(cpu="1"), **reported("2")), "2"),
-    ("allocated above spec", pod(box(cpu="1"), **reported("1", "3")), "3"),
-    ("a deferred resize counts", pod(box(cpu="4"), **reported("1", "1", reason="Deferred")), "4"),
+    ("actual above spec", pod(container(cpu="1"), **reported("2")), "2"),
+    ("allocated above spec", pod(container(cpu="1"), **reported("1", "3")), "3"),
     (
-        "an infeasible one doesn't",
-        pod(box(cpu="4"), **reported("1", "1", reason="Infeasible")),
+        "a deferred resize counts",
+        pod(container(cpu="4"), **reported("1", "1", reason="Deferred")),
+        "4",
+    ),
+    (
+        "an infeasible resize doesn't count",
+        pod(container(cpu="4"), **reported("1", "1", reason="Infeasible")),
         "1",
     ),
 ]
@@ -82,12 +94,12 @@ def test_requests_with_status(name: str, pod_: dict[str, Any], want: str) -> Non
     assert str(pod_requests(pod_, with_status=True)["cpu"].canonical()) == want
 
 
-def test_limits_do_not_know_allocations() -> None:
-    there = pod(box(limit="1"), **reported("5", "5"))
+def test_limits_ignore_allocations() -> None:
+    there = pod(container(limit="1"), **reported("5", "5"))
     assert str(pod_limits(there, with_status=True)["cpu"]) == "1"
 
 
-def whole(cpu: str, memory: str, *, asks: str = "") -> dict[str, Any]:
+def limited_container(cpu: str, memory: str, *, asks: str = "") -> dict[str, Any]:
     limits = {"cpu": cpu, "memory": memory}
     return {
         "name": "c",
@@ -96,18 +108,26 @@ def whole(cpu: str, memory: str, *, asks: str = "") -> dict[str, Any]:
 
 
 CLASSES: list[tuple[str, dict[str, Any], QosClass]] = [
-    ("nothing said", pod(box()), QosClass.BEST_EFFORT),
-    ("zeros", pod(box(cpu="0")), QosClass.BEST_EFFORT),
-    ("a request", pod(box(cpu="1")), QosClass.BURSTABLE),
-    ("all equal", pod(whole("1", "1Gi")), QosClass.GUARANTEED),
-    ("equal in another spelling", pod(whole("1", "1Gi", asks="1000m")), QosClass.GUARANTEED),
-    ("one lower", pod(whole("1", "1Gi", asks="999m")), QosClass.BURSTABLE),
-    ("no memory limit", pod(box(cpu="1", limit="1")), QosClass.BURSTABLE),
-    ("one silent container", pod(whole("1", "1Gi"), box("b")), QosClass.BURSTABLE),
-    ("a silent init container", pod(whole("1", "1Gi"), init=[box("i")]), QosClass.BURSTABLE),
+    ("no requests", pod(container()), QosClass.BEST_EFFORT),
+    ("zeros", pod(container(cpu="0")), QosClass.BEST_EFFORT),
+    ("a request", pod(container(cpu="1")), QosClass.BURSTABLE),
+    ("all equal", pod(limited_container("1", "1Gi")), QosClass.GUARANTEED),
+    ("equal by value", pod(limited_container("1", "1Gi", asks="1000m")), QosClass.GUARANTEED),
+    ("one lower", pod(limited_container("1", "1Gi", asks="999m")), QosClass.BURSTABLE),
+    ("no memory limit", pod(container(cpu="1", limit="1")), QosClass.BURSTABLE),
     (
-        "the pod's own resources",
-        pod(box(), spec={"resources": whole("1", "1Gi")["resources"]}),
+        "one container without resources",
+        pod(limited_container("1", "1Gi"), container("b")),
+        QosClass.BURSTABLE,
+    ),
+    (
+        "an init container without resources",
+        pod(limited_container("1", "1Gi"), init=[container("i")]),
+        QosClass.BURSTABLE,
+    ),
+    (
+        "pod-level resources",
+        pod(container(), spec={"resources": limited_container("1", "1Gi")["resources"]}),
         QosClass.GUARANTEED,
     ),
 ]
@@ -136,7 +156,7 @@ def test_canonical_text(raw: str | int, want: str) -> None:
 
 
 def test_a_limit_without_request_becomes_the_request() -> None:
-    there = pod(box(limit="1000m"))
+    there = pod(container(limit="1000m"))
     complete_pod_resources(there)
     complete_pod_resources(there)
     assert there["spec"]["containers"][0]["resources"] == {
@@ -144,15 +164,15 @@ def test_a_limit_without_request_becomes_the_request() -> None:
         "limits": {"cpu": "1"},
     }
     with pytest.raises(QuantityError):
-        complete_pod_resources(pod(box(cpu="lots")))
+        complete_pod_resources(pod(container(cpu="lots")))
 
 
 def limit_range(**item: Any) -> dict[str, Any]:
     return {"spec": {"limits": [{"type": "Container", **item}]}}
 
 
-def test_defaults_of_a_limit_range_fill_gaps_only() -> None:
-    there = pod(box(cpu="1"), init=[box("i")])
+def test_defaults_of_a_limit_range_do_not_replace_values() -> None:
+    there = pod(container(cpu="1"), init=[container("i")])
     bounds = limit_range(default={"cpu": "2", "memory": "1Gi"}, defaultRequest={"cpu": "500m"})
     apply_defaults(there, [bounds])
     assert there["spec"]["containers"][0]["resources"] == {
@@ -166,42 +186,42 @@ def test_defaults_of_a_limit_range_fill_gaps_only() -> None:
 
 
 BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("at the least", box(cpu="1"), {"min": {"cpu": "1"}}, ""),
+    ("at the minimum", container(cpu="1"), {"min": {"cpu": "1"}}, ""),
     (
-        "below it",
-        box(cpu="999m"),
+        "below the minimum",
+        container(cpu="999m"),
         {"min": {"cpu": "1"}},
         "minimum cpu usage per Container is 1, but request is 999m",
     ),
     (
-        "nothing asked",
-        box(),
+        "no request",
+        container(),
         {"min": {"cpu": "1"}},
         "minimum cpu usage per Container is 1.  No request is specified",
     ),
-    ("at the most", box(limit="1"), {"max": {"cpu": "1"}}, ""),
+    ("at the maximum", container(limit="1"), {"max": {"cpu": "1"}}, ""),
     (
-        "above it",
-        box(limit="1001m"),
+        "above the maximum",
+        container(limit="1001m"),
         {"max": {"cpu": "1"}},
         "maximum cpu usage per Container is 1, but limit is 1001m",
     ),
     (
         "no limit",
-        box(),
+        container(),
         {"max": {"cpu": "1"}},
         "maximum cpu usage per Container is 1.  No limit is specified",
     ),
-    ("ratio kept", box(cpu="1", limit="2"), {"maxLimitRequestRatio": {"cpu": "2"}}, ""),
+    ("at the ratio", container(cpu="1", limit="2"), {"maxLimitRequestRatio": {"cpu": "2"}}, ""),
     (
-        "ratio broken",
-        box(cpu="1", limit="2001m"),
+        "above the ratio",
+        container(cpu="1", limit="2001m"),
         {"maxLimitRequestRatio": {"cpu": "2"}},
         "cpu max limit to request ratio per Container is 2, but provided ratio is 2.001000",
     ),
     (
-        "two at once",
-        box(cpu="1", limit="9"),
+        "two violations",
+        container(cpu="1", limit="9"),
         {"min": {"cpu": "2"}, "max": {"cpu": "8"}},
         (
             "[minimum cpu usage per Container is 2, but request is 1, "
@@ -224,12 +244,12 @@ def quota(hard: dict[str, str], used: dict[str, str], **spec: Any) -> dict[str, 
     }
 
 
-def test_a_quota_is_used_up_to_its_limit_and_no_further() -> None:
+def test_a_quota_permits_pods_up_to_its_limit() -> None:
     one = quota({"requests.cpu": "1", "pods": "5"}, {"requests.cpu": "500m", "pods": "1"})
-    fits = pod_usage(pod(box(cpu="500m")), EPOCH)
+    fits = pod_usage(pod(container(cpu="500m")), EPOCH)
     assert exceeded(one, fits) == ""
     assert charged(one, fits) == {"requests.cpu": "1", "pods": "2"}
-    assert exceeded(one, pod_usage(pod(box(cpu="501m")), EPOCH)) == (
+    assert exceeded(one, pod_usage(pod(container(cpu="501m")), EPOCH)) == (
         "exceeded quota: q, requested: requests.cpu=501m, used: requests.cpu=500m, "
         "limited: requests.cpu=1"
     )
@@ -238,9 +258,9 @@ def test_a_quota_is_used_up_to_its_limit_and_no_further() -> None:
     )
 
 
-def test_a_quota_makes_containers_speak() -> None:
+def test_a_quota_requires_requests_of_its_resources() -> None:
     one = quota({"limits.memory": "1Gi", "requests.cpu": "1", "pods": "1"}, {})
-    assert missing_resources(one, pod(box("b", cpu="1"), box("a"))) == (
+    assert missing_resources(one, pod(container("b", cpu="1"), container("a"))) == (
         "limits.memory for: a,b; requests.cpu for: a"
     )
 
@@ -250,18 +270,18 @@ def test_a_quota_makes_containers_speak() -> None:
     [("BestEffort", False), ("NotBestEffort", True), ("Terminating", False)],
 )
 def test_scopes(scope: str, want: object) -> None:
-    assert in_scope(quota({}, {}, scopes=[scope]), pod(box(cpu="1"))) is want
+    assert in_scope(quota({}, {}, scopes=[scope]), pod(container(cpu="1"))) is want
 
 
-def test_a_pod_that_has_ended_only_counts_as_an_object() -> None:
-    ended = pod(box(cpu="1"), status={"phase": "Succeeded"})
+def test_a_pod_that_has_ended_counts_only_as_an_object() -> None:
+    ended = pod(container(cpu="1"), status={"phase": "Succeeded"})
     assert set(pod_usage(ended, EPOCH)) == {"count/pods"}
-    late = pod(box(cpu="1"))
+    late = pod(container(cpu="1"))
     late["metadata"]["deletionTimestamp"] = rfc3339(EPOCH)
     assert "requests.cpu" in pod_usage(late, EPOCH)
 
 
 def test_overhead_does_not_count_under_a_limit_range() -> None:
-    there = pod(box(cpu="1", limit="1"), spec={"overhead": {"cpu": "250m"}})
+    there = pod(container(cpu="1", limit="1"), spec={"overhead": {"cpu": "250m"}})
     bound = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}
     assert not broken_bounds(there, bound)

@@ -1,10 +1,9 @@
-"""Paths, parameters, versions and accepted forms of requests."""
+"""Requests: paths, parameters, versions, content types and tokens."""
 
 import pytest
 
 from sandbox.apiserver.auth import ADMIN, Authenticator, user_named
-from sandbox.apiserver.forms import Form
-from sandbox.apiserver.negotiation import negotiate
+from sandbox.apiserver.forms import Form, negotiate
 from sandbox.apiserver.requests import Place, parse_place, parse_query
 from sandbox.errors import ApiError
 from sandbox.version import KubernetesVersion
@@ -127,7 +126,7 @@ def test_versions(text: str, want: int | None) -> None:
         ("jane", ("system:authenticated",)),
     ],
 )
-def test_groups_follow_from_names(name: str, groups: tuple[str, ...]) -> None:
+def test_groups_by_user_name(name: str, groups: tuple[str, ...]) -> None:
     assert user_named(name).groups == groups
 
 
@@ -138,7 +137,7 @@ def test_a_request_without_a_known_token_is_refused(header: str) -> None:
     assert caught.value.code == 401
 
 
-def test_the_bearer_of_a_token_has_the_name_that_it_was_issued_for() -> None:
+def test_a_token_authenticates_the_user_that_it_was_issued_for() -> None:
     authenticator = Authenticator()
     authenticator.issue("jane", token="token")
     assert authenticator.authenticate("Bearer token").username == "jane"

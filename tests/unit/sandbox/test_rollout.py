@@ -1,4 +1,4 @@
-"""How Deployments move replicas; percentages and both sides of each bound."""
+"""Rollouts of Deployments: replica counts, percentages and both sides of each bound."""
 
 from dataclasses import dataclass
 
@@ -36,38 +36,38 @@ class Case:
 
 CASES = [
     Case(id="nothing to do", new=new(4), want={}),
-    Case(id="scaled up with nothing old", new=new(1), want={"new": 4}),
-    Case(id="scaled down with nothing old", new=new(6), want={"new": 4}),
-    Case(id="grows by the surge first", new=new(0), old=(old(4),), want={"new": 1}),
-    Case(id="grows into what is missing", new=new(1), old=(old(2),), want={"new": 3}),
+    Case(id="scaled up without old pods", new=new(1), want={"new": 4}),
+    Case(id="scaled down without old pods", new=new(6), want={"new": 4}),
+    Case(id="increases by the surge first", new=new(0), old=(old(4),), want={"new": 1}),
+    Case(id="increases by the missing pods", new=new(1), old=(old(2),), want={"new": 3}),
     Case(
-        id="no room: one old pod may be missing",
+        id="no surge left: one old pod may be unavailable",
         new=new(1, 0),
         old=(old(4),),
         want={"old": 3},
     ),
     Case(
-        id="no room: nothing may be missing and the new one isn't there yet",
+        id="no surge left: no old pod may be unavailable, the new pod is not available",
         new=new(1, 0),
         old=(old(4),),
         unavailable=0,
         want={},
     ),
     Case(
-        id="no room: the new one is there",
+        id="no surge left: the new pod is available",
         new=new(1, 1),
         old=(old(4),),
         unavailable=0,
         want={"old": 3},
     ),
     Case(
-        id="unhealthy old pods go first, whatever their age",
+        id="unhealthy old pods are deleted first, regardless of age",
         new=new(1, 0),
         old=(old(2, name="a"), old(2, 0, name="b")),
         want={"b": 1},
     ),
     Case(
-        id="the oldest goes first",
+        id="the oldest is deleted first",
         new=new(1, 1),
         old=(old(2, name="a"), old(2, name="b")),
         want={"a": 0},
@@ -115,7 +115,7 @@ def test_resolved_of_three(value: int | str, want: int, *, up: bool) -> None:
     assert resolved(value, 3, up=up) == want
 
 
-def test_both_at_zero_would_stop_everything() -> None:
+def test_maximums_of_zero_would_block_the_rollout() -> None:
     assert Tolerance.of({"maxSurge": 0, "maxUnavailable": "25%"}, 3) == Tolerance(
         surge=0, unavailable=1
     )

@@ -1,4 +1,4 @@
-"""Scenarios: defaults, every field, and complaints that name the field."""
+"""Scenarios: defaults, all fields, and errors that name the field."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigError
-from sandbox.kubelet.faults import NEVER, ResizeFault
+from sandbox.kubelet.loads import Match
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.kubelet.usage import Constant
 from sandbox.scenario import load_scenario, parse_scenario
@@ -27,20 +27,12 @@ namespaces: [shop, demo]
 timing: {start-delay: 250ms, retry-deferred: 3}
 metrics: {window: 30s}
 usage:
-  - match: {namespace: shop, labels: {app: web}, container: app*}
+  - match: {namespace: shop, labels: {app: web}}
     cpu: 30m
-faults:
-  - match: {pod: bad-*}
-    resize: stuck
-    ready-delay: never
-    exit-code: 3
-serve-resize: false
-api-faults:
-  - {match: {resource: pods/eviction}, share: 0.2, refuse: 429}
 """
 
 
-def test_an_empty_scenario_is_a_cluster() -> None:
+def test_an_empty_scenario_has_defaults() -> None:
     scenario = parse_scenario("")
     assert scenario.version == KubernetesVersion(36)
     assert [shape.name for shape in scenario.nodes] == ["node-0"]
@@ -57,24 +49,15 @@ def test_every_field_is_read() -> None:
     assert (big.capacity, big.pods) == (Totals(8000, 32 * GIB), 20)
     assert big.all_labels["zone"] == "a"
     assert small.allocatable == Totals(400, GIB * 3 // 4)
-    assert scenario.serves_resize is False
-    (api_fault,) = scenario.api_faults
-    assert (api_fault.calls.resource, api_fault.effect.refuse) == ("pods/eviction", 429)
     assert scenario.namespaces == ("shop", "demo")
     assert (scenario.timing.start_delay, scenario.timing.retry_deferred) == (0.25, 3.0)
     assert scenario.metrics_window == timedelta(seconds=30)
     (usage,) = scenario.usage
     assert (usage.cpu, usage.memory) == (Constant(30.0), None)
-    assert usage.match.fits_container("app-1")
-    assert not usage.match.fits_container("sidecar")
-    (fault,) = scenario.faults
-    assert (fault.faults.resize, fault.faults.ready_delay) == (ResizeFault.STUCK, NEVER)
-    assert fault.faults.exit_code == 3
-    assert fault.match.fits_pod(namespace="x", name="bad-1", node="n", labels=None)
-    assert not fault.match.fits_pod(namespace="x", name="good", node="n", labels=None)
+    assert usage.match == Match(namespace="shop", labels={"app": "web"})
 
 
-def test_the_demo_is_a_scenario_of_ours(tmp_path: Path) -> None:
+def test_the_scenario_of_the_demo_is_valid(tmp_path: Path) -> None:
     shipped = load_scenario("demo.yaml")
     assert len(shipped.usage) == 5
     written = tmp_path / "mine.yaml"
@@ -90,27 +73,37 @@ class Bad:
 
 
 BAD = [
-    Bad(id="no YAML", text="nodes: [", want="not YAML: "),
-    Bad(id="no mapping", text="- 1", want="description: not a mapping: [1]"),
-    Bad(id="unknown field", text="node: []", want="node: unknown field (known here: "),
+    Bad(id="invalid YAML", text="nodes: [", want="not YAML: "),
+    Bad(id="not a mapping", text="- 1", want="Expected `object`, got `array`"),
+    Bad(id="unknown field", text="node: []", want="Object contains unknown field `node`"),
     Bad(id="unknown version", text='kubernetes-version: "1.20"', want="kubernetes-version: "),
-    Bad(id="nodes no list", text="nodes: 3", want="nodes: not a list: 3"),
+    Bad(id="nodes that are not a list", text="nodes: 3", want="nodes: Expected `array`"),
     Bad(id="a node's memory", text="nodes: [{memory: 16Gib}]", want="nodes[0].memory: "),
-    Bad(id="a node's count", text="nodes: [{count: -1}]", want="nodes[0].count: not a whole"),
-    Bad(id="too many", text="nodes: [{count: 5001}]", want="nodes[0].count: more than 5000"),
-    Bad(id="name twice", text="nodes: [{}, {}]", want="nodes[1].name: two nodes are called"),
-    Bad(id="a typing error", text="nodes: [{}, {mem: 1}]", want="nodes[1].mem: unknown field"),
+    Bad(id="a node's count", text="nodes: [{count: -1}]", want="nodes[0].count: Expected `int` >="),
+    Bad(
+        id="too many nodes",
+        text="nodes: [{count: 5001}]",
+        want="nodes[0].count: Expected `int` <= 5000",
+    ),
+    Bad(
+        id="too many groups of nodes",
+        text="nodes: [{count: 5000}, {name: b}]",
+        want="nodes: more than",
+    ),
+    Bad(id="duplicate name", text="nodes: [{}, {}]", want="nodes: two nodes have the same name"),
+    Bad(
+        id="a misspelled field", text="nodes: [{}, {mem: 1}]", want="nodes[1]: Object contains unk"
+    ),
     Bad(id="timing", text="timing: {start-delay: soon}", want="timing.start-delay: not a dur"),
-    Bad(id="window", text="metrics: {window: 10ms}", want="metrics.window: shorter than"),
-    Bad(id="usage", text="usage: [{cpu: {ramp: {}}}]", want="usage[0].cpu.ramp.from: missing"),
-    Bad(id="match", text="usage: [{match: {app: x}}]", want="usage[0].match.app: unknown"),
-    Bad(id="fault", text="faults: [{resize: slow}]", want="faults[0].resize: not one of stuck"),
-    Bad(id="labels", text="nodes: [{labels: [a]}]", want="nodes[0].labels: not a mapping"),
+    Bad(id="window", text="metrics: {window: 10ms}", want="metrics: window: shorter than"),
+    Bad(id="usage", text="usage: [{cpu: {ramp: {}}}]", want="usage[0].cpu.ramp: Object missing"),
+    Bad(id="match", text="usage: [{match: {app: x}}]", want="usage[0].match: Object contains"),
+    Bad(id="labels", text="nodes: [{labels: [a]}]", want="nodes[0].labels: Expected `object`"),
 ]
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_a_complaint_names_the_field(case: Bad) -> None:
+def test_an_error_names_the_field(case: Bad) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_scenario(case.text)
     assert str(caught.value).startswith(case.want)
@@ -121,8 +114,8 @@ def test_a_missing_file_is_named() -> None:
         load_scenario("/nowhere.yaml")
 
 
-def test_a_complaint_about_a_file_names_it(tmp_path: Path) -> None:
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
     written = tmp_path / "bad.yaml"
     written.write_text("seed: -1", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"bad\.yaml: seed: not a whole number: -1"):
+    with pytest.raises(ConfigError, match=r"bad\.yaml: seed: Expected `int` >= 0"):
         load_scenario(str(written))

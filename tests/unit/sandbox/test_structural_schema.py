@@ -1,4 +1,4 @@
-"""Custom resources under their schema: pruning, defaults, every kind of rule."""
+"""Custom resources and their schema: pruning, defaults, all kinds of rules."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ BOOST = {
 }
 
 
-def under(name: str, schema: Any) -> dict[str, Any]:
+def schema_of(name: str, schema: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {name: schema}}
 
 
@@ -25,7 +25,7 @@ class Case:
     id: str
     schema: dict[str, Any]
     good: list[Any] = field(default_factory=list)
-    bad: dict[str, Any] = field(default_factory=dict)  # cause's message: value
+    bad: dict[str, Any] = field(default_factory=dict)  # value by message of the cause
 
 
 TEXT = {"type": "string"}
@@ -40,7 +40,7 @@ CASES = [
             'Invalid value: "null": v in body must be of type integer: "null"': None,
         },
     ),
-    Case(id="numbers may be whole", schema={"type": "number"}, good=[1, 1.5, 1e30]),
+    Case(id="whole numbers are numbers", schema={"type": "number"}, good=[1, 1.5, 1e30]),
     Case(id="nullable", schema={"type": "string", "nullable": True}, good=[None, "x"]),
     Case(
         id="int or string",
@@ -107,7 +107,7 @@ CASES = [
         bad={'Invalid value: "string": v.x in body must be of type integer: "string"': {"x": "1"}},
     ),
     Case(
-        id="a field that goes with a value",
+        id="a CEL rule: a field that requires a value of another",
         schema=BOOST,
         good=[{"type": "Factor", "factor": 2}, {"type": "Quantity"}],
         bad={'Invalid value: "object": factor goes with Factor': {"type": "Quantity", "factor": 2}},
@@ -117,7 +117,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_rules(case: Case) -> None:
-    schema = under("v", case.schema)
+    schema = schema_of("v", case.schema)
     for value in case.good:
         assert check({"v": value}, schema, nil="null") == []
     for message, value in case.bad.items():
@@ -125,21 +125,21 @@ def test_rules(case: Case) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Several:
-    """A value that breaks more than one rule at once."""
+class SeveralViolations:
+    """A value that violates more than one rule."""
 
     id: str
     schema: dict[str, Any]
     value: Any
-    told: list[tuple[str, str]]  # field and message of each cause
+    causes: list[tuple[str, str]]  # field and message of each cause
 
 
 SEVERAL = [
-    Several(
+    SeveralViolations(
         id="a wrong type doesn't hide the other rules",
         schema={"type": "string", "enum": ["x"]},
         value=1,
-        told=[
+        causes=[
             ("v", 'Invalid value: "integer": v in body must be of type string: "integer"'),
             ("v", 'Unsupported value: 1: supported values: "x"'),
         ],
@@ -148,13 +148,13 @@ SEVERAL = [
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=lambda case: case.id)
-def test_every_problem_is_told(case: Several) -> None:
-    causes = check({"v": case.value}, under("v", case.schema), nil="null")
-    assert [(cause.field, cause.message) for cause in causes] == case.told
+def test_every_violation_is_reported(case: SeveralViolations) -> None:
+    causes = check({"v": case.value}, schema_of("v", case.schema), nil="null")
+    assert [(cause.field, cause.message) for cause in causes] == case.causes
 
 
-def test_an_update_is_not_refused_for_what_it_leaves_as_it_was() -> None:
-    schema = under("spec", {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
+def test_an_update_is_not_refused_for_unchanged_values() -> None:
+    schema = schema_of("spec", {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
     old = {"spec": {"a": 1, "b": "x"}}
     assert check({"spec": {"a": 1, "b": "y"}}, schema, nil="null", old=old) == []
     changed = check({"spec": {"a": 2, "b": "x"}}, schema, nil="null", old=old)
@@ -162,9 +162,9 @@ def test_an_update_is_not_refused_for_what_it_leaves_as_it_was() -> None:
     assert check({"spec": {"a": True, "b": "x"}}, schema, nil="null", old=old) != []
 
 
-def test_an_entry_of_a_list_map_is_compared_with_the_one_of_its_key() -> None:
+def test_an_entry_of_a_list_map_is_compared_with_the_entry_of_the_same_key() -> None:
     entry = {"type": "object", "properties": {"k": TEXT, "v": {"type": "integer"}}}
-    schema = under(
+    schema = schema_of(
         "list",
         {
             "type": "array",
@@ -179,40 +179,40 @@ def test_an_entry_of_a_list_map_is_compared_with_the_one_of_its_key() -> None:
     assert check(moved, schema, nil="null") != []
 
 
-def test_a_status_is_told_of_by_its_place() -> None:
-    schema = under("status", {"type": "object", "properties": {"a": TEXT}})
+def test_causes_of_a_status_have_its_path() -> None:
+    schema = schema_of("status", {"type": "object", "properties": {"a": TEXT}})
     wrong = check({"spec": 1, "status": {"a": 1}}, schema, nil="null", old={}, part="status")
     assert [(one.field, one.message) for one in wrong] == [
         ("status.a", 'Invalid value: "integer": a in body must be of type string: "integer"')
     ]
 
 
-def test_nulls_are_dropped_where_a_value_may_not_be_null() -> None:
+def test_nulls_of_fields_that_are_not_nullable_are_dropped() -> None:
     fields = {"gone": TEXT, "kept": {**TEXT, "nullable": True}, "filled": {**TEXT, "default": "d"}}
     obj: dict[str, Any] = {"spec": {"gone": None, "kept": None, "filled": None, "free": None}}
-    drop_nulls(obj, under("spec", {"type": "object", "properties": fields}))
+    drop_nulls(obj, schema_of("spec", {"type": "object", "properties": fields}))
     assert obj == {"spec": {"kept": None, "filled": None, "free": None}}
 
 
-def test_rules_in_cel_wait_for_the_right_shape() -> None:
-    schema = {**under("boost", BOOST), "required": ["name"]}
+def test_cel_rules_are_not_checked_if_the_schema_is_violated() -> None:
+    schema = {**schema_of("boost", BOOST), "required": ["name"]}
     causes = check({"boost": {"type": "Quantity", "factor": 2}}, schema, nil='"null"')
     assert [cause.field for cause in causes] == ["name", "<nil>"]
     assert causes[1].message.startswith('Invalid value: "null": some validation rules were not')
 
 
-def test_other_rules_are_taken_as_kept() -> None:
+def test_unknown_cel_rules_are_not_checked() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.a > self.b"}]}
     assert check({"a": 1, "b": 2}, schema, nil="null") == []
 
 
 def test_unknown_fields_are_pruned() -> None:
-    schema = under(
+    schema = schema_of(
         "spec",
         {
             "type": "object",
             "properties": {
-                "known": {"type": "array", "items": under("a", TEXT)},
+                "known": {"type": "array", "items": schema_of("a", TEXT)},
                 "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
             },
         },
@@ -232,7 +232,9 @@ def test_unknown_fields_are_pruned() -> None:
 
 
 def test_defaults_are_filled_in_and_not_shared() -> None:
-    schema = under("list", {"type": "array", "default": [{}], "items": under("a", {"default": 1})})
+    schema = schema_of(
+        "list", {"type": "array", "default": [{}], "items": schema_of("a", {"default": 1})}
+    )
     first: dict[str, Any] = {}
     second: dict[str, Any] = {"list": None}
     for obj in (first, second):

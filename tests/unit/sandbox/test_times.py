@@ -1,4 +1,4 @@
-"""Times and ages as Kubernetes writes them."""
+"""Times and ages in the formats of Kubernetes."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Usage models: what they answer over time, and how descriptions become models."""
+"""Usage models: values over time, and parsing of descriptions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,17 +43,17 @@ CASES = [
     Case(id="daily at its peak", raw=DAILY, moment=at(now=14 * 3600), want=900),
     Case(id="daily at its lowest", raw=DAILY, moment=at(now=2 * 3600), want=100),
     Case(id="daily a day later", raw=DAILY, moment=at(now=38 * 3600), want=900),
-    Case(id="daily between", raw=DAILY, moment=at(now=8 * 3600), want=500),
-    Case(id="ramp before it moves", raw=RAMP, moment=at(age=10), want=100),
+    Case(id="daily between peak and lowest", raw=DAILY, moment=at(now=8 * 3600), want=500),
+    Case(id="ramp before its start", raw=RAMP, moment=at(age=10), want=100),
     Case(id="ramp half-way", raw=RAMP, moment=at(age=20), want=200),
     Case(id="ramp at its end", raw=RAMP, moment=at(age=30), want=300),
     Case(id="ramp long after", raw=RAMP, moment=at(age=9999), want=300),
-    Case(id="leak before it begins", raw=LEAK, moment=at(age=5), want=100),
+    Case(id="leak before its start", raw=LEAK, moment=at(age=5), want=100),
     Case(id="leak after three seconds", raw=LEAK, moment=at(age=8), want=130),
-    Case(id="leak stops", raw=LEAK, moment=at(age=9999), want=200),
+    Case(id="leak at its maximum", raw=LEAK, moment=at(age=9999), want=200),
     Case(id="first run", raw=RUNS, moment=at(run=0), want=10),
     Case(id="second run", raw=RUNS, moment=at(run=1), want=20),
-    Case(id="later runs are like the last", raw=RUNS, moment=at(run=7), want=20),
+    Case(id="later runs equal the last", raw=RUNS, moment=at(run=7), want=20),
 ]
 
 
@@ -64,7 +64,7 @@ def test_demand(case: Case) -> None:
     assert found.peak >= case.want - 1e-9
 
 
-def test_noise_stays_in_its_bounds_and_is_the_same_every_time() -> None:
+def test_noise_is_bounded_and_reproducible() -> None:
     noisy = model({"constant": "100m", "noise": 0.1}, seed=7)
     values = [noisy.at(at(now=float(second))) for second in range(0, 10_000, 10)]
     assert min(values) >= 90
@@ -91,7 +91,7 @@ class Throttle:
 
 BUSY = Load(cpu=Constant(2000), memory=Constant(100 * MIB))
 THROTTLES = [
-    Throttle(id="free", want=Usage(cpu_millicores=2000, memory_bytes=100 * MIB)),
+    Throttle(id="without limits", want=Usage(cpu_millicores=2000, memory_bytes=100 * MIB)),
     Throttle(
         id="cpu at its limit",
         cpu_limit=500,
@@ -137,15 +137,19 @@ class Bad:
 
 
 BAD = [
-    Bad(id="no quantity", raw="fast", want="cpu: "),
+    Bad(id="an invalid quantity", raw="fast", want="cpu: "),
     Bad(id="negative", raw="-1", want="cpu: a negative quantity: '-1'"),
     Bad(id="a list", raw=["1"], want="cpu: not a quantity: ['1']"),
-    Bad(id="no kind", raw={}, want="cpu: expected one of constant, daily"),
-    Bad(id="two kinds", raw={**RAMP, **LEAK}, want="cpu: expected one of"),
-    Bad(id="unknown field", raw={**RAMP, "speed": 1}, want="cpu.speed: unknown field"),
-    Bad(id="missing field", raw={"ramp": {"from": 1, "to": 2}}, want="cpu.ramp.over: missing"),
+    Bad(id="no model", raw={}, want="cpu: expected one of constant, daily"),
+    Bad(id="two models", raw={**RAMP, **LEAK}, want="cpu: expected one of"),
     Bad(
-        id="no duration",
+        id="unknown field",
+        raw={**RAMP, "speed": 1},
+        want="cpu: Object contains unknown field `speed`",
+    ),
+    Bad(id="missing field", raw={"ramp": {"from": 1, "to": 2}}, want="cpu.ramp: Object missing"),
+    Bad(
+        id="an invalid duration",
         raw={"ramp": {"from": 1, "to": 2, "over": "soon"}},
         want="cpu.ramp.over: not a duration",
     ),
@@ -155,18 +159,33 @@ BAD = [
         want="cpu.ramp.over: not a duration above 0",
     ),
     Bad(
-        id="a leak that falls",
+        id="a leak that decreases",
         raw={"leak": {"from": 2, "rate": 1, "until": 1}},
         want="cpu.leak: a leak rises",
     ),
-    Bad(id="no runs", raw={"runs": []}, want="cpu.runs: empty"),
-    Bad(id="nested", raw={"runs": [1, {"ramp": 3}]}, want="cpu.runs[1].ramp: not a mapping"),
-    Bad(id="noise", raw={"constant": 1, "noise": "much"}, want="cpu.noise: not a number"),
+    Bad(id="no runs", raw={"runs": []}, want="cpu: expected one of"),
+    Bad(id="nested", raw={"runs": [1, {"ramp": 3}]}, want="cpu.runs[1].ramp: Expected `object"),
+    Bad(
+        id="never is no duration",
+        raw={"ramp": {"from": 1, "to": 2, "over": "1m", "after": "never"}},
+        want="cpu.ramp.after: not a duration",
+    ),
+    Bad(
+        id="a Boolean as a duration",
+        raw={"ramp": {"from": 1, "to": 2, "over": True}},
+        want="cpu.ramp.over: not a duration: True",
+    ),
+    Bad(
+        id="negative noise",
+        raw={"constant": 1, "noise": -0.1},
+        want="cpu.noise: Expected `float` >= 0",
+    ),
+    Bad(id="noise", raw={"constant": 1, "noise": "much"}, want="cpu.noise: Expected `float`"),
 ]
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_a_bad_description_is_named(case: Bad) -> None:
+def test_an_invalid_description_is_named_in_the_error(case: Bad) -> None:
     with pytest.raises(ConfigError) as caught:
         model(case.raw)
     assert str(caught.value).startswith(case.want)

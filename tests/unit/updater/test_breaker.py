@@ -1,4 +1,4 @@
-"""The eviction breaker: how many evictions pass, and what replacements make of it (X63, X104)."""
+"""The eviction breaker: permitted evictions, and the effect of replacement results (X63, X104)."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from builders import recommendation, vpa
-from common.api.core import Pod
 from replacements import (
     API,
     CLOSED,
@@ -18,31 +17,29 @@ from replacements import (
     RIGHT,
     SECOND,
     TWO_MISSES,
-    VPA,
     WEB,
+    allowed,
     right,
     view,
     waiting,
     wrong,
 )
-from updater.decision import Reason
+from updater.decision import Reason, wait
 from updater.eviction.breaker import (
-    Allowance,
     Breaker,
     BreakerTransition,
     Closed,
-    HalfOpen,
     Open,
     ReplacementNote,
     State,
     after_eviction,
     after_result,
-    allowance,
+    breaker_wait,
     observe,
     record_eviction,
-    state_at,
 )
 from updater.eviction.replacement_result import ReplacementResult
+from updater.snapshot.live_pod import LivePod
 
 IS_RIGHT, UNPATCHED = ReplacementResult.RIGHT, ReplacementResult.UNPATCHED
 OUTSIDE, UNKNOWN = ReplacementResult.OUTSIDE_RANGE, ReplacementResult.UNKNOWN
@@ -52,14 +49,13 @@ LATER = Open(NOW + HOUR)
 # The states
 
 RESULTS = [
-    pytest.param(Closed(1), IS_RIGHT, Closed(), id="Closed, right: misses are forgotten"),
+    pytest.param(Closed(1), IS_RIGHT, Closed(), id="Closed, right: misses are reset"),
     pytest.param(Closed(), UNPATCHED, Closed(1), id="Closed, unpatched: a miss"),
     pytest.param(Closed(1), OUTSIDE, Closed(2), id="Closed, outside its range: another miss"),
     pytest.param(Closed(2), NOT_CREATED, LATER, id="Closed, not created, the third: Open"),
     pytest.param(Closed(2), UNKNOWN, Closed(2), id="Closed, unknown: a miss stays a miss"),
-    pytest.param(Open(NOW), UNPATCHED, Open(NOW), id="Open, another miss: as it was"),
+    pytest.param(Open(NOW), UNPATCHED, Open(NOW), id="Open, another miss: unchanged"),
     pytest.param(Open(NOW), IS_RIGHT, Closed(), id="Open, right: Closed"),
-    pytest.param(HalfOpen(), IS_RIGHT, Closed(), id="HalfOpen, right: Closed"),
 ]
 
 
@@ -68,18 +64,17 @@ def test_after_result(state: State, result: ReplacementResult, want: State) -> N
     assert after_result(state, result, now=NOW) == want
 
 
-def test_an_hour_after_it_opened_it_is_half_open() -> None:
-    assert state_at(LATER, NOW + HOUR - SECOND) == LATER
-    assert state_at(LATER, NOW + HOUR) == HalfOpen()
-    assert state_at(Closed(1), NOW + HOUR) == Closed(1)
+def test_an_hour_after_the_breaker_opened_a_probe_is_allowed() -> None:
+    assert not allowed(Breaker(state=LATER), now=NOW + HOUR - SECOND)
+    assert allowed(Breaker(state=LATER), now=NOW + HOUR) == 1
 
 
-def test_after_a_probe_it_is_open_for_another_hour() -> None:
+def test_after_a_probe_the_breaker_is_open_for_another_hour() -> None:
     assert after_eviction(Open(NOW - SECOND), now=NOW) == LATER
     assert after_eviction(Closed(2), now=NOW) == Closed(2)
 
 
-# How many evictions pass
+# The number of permitted evictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +87,7 @@ class Allowed:
 
 
 def lost(breaker: Breaker) -> Breaker:
-    """After all that is unanswered was given up."""
+    """Return the breaker with all unanswered evictions lost."""
     given_up = tuple(replace(eviction, lost=True) for eviction in breaker.unanswered)
     return replace(breaker, unanswered=given_up)
 
@@ -101,18 +96,18 @@ OPEN = Breaker(state=Open(NOW))
 SUSPENDED = Reason.ACTUATION_SUSPENDED
 
 ALLOWED = [
-    Allowed(id="nothing tried yet: three", breaker=CLOSED, want=3),
+    Allowed(id="no evictions yet: three", breaker=CLOSED, want=3),
     Allowed(id="two are unanswered: one", breaker=waiting(CLOSED, 2), want=1),
     Allowed(id="three are unanswered: none", breaker=waiting(CLOSED, 3), want=0),
     Allowed(id="four are unanswered: none", breaker=waiting(CLOSED, 4), want=0),
     Allowed(id="misses count", breaker=waiting(TWO_MISSES), want=0),
     Allowed(
-        id="a pod that is lost counts once",
+        id="a lost pod counts once",
         breaker=replace(lost(waiting(CLOSED, 2)), state=Closed(2)),
         want=1,
     ),
     Allowed(
-        id="pods that are lost count after a right one, too",
+        id="lost pods count after a right one, too",
         breaker=lost(waiting(CLOSED, 2)),
         want=1,
     ),
@@ -123,7 +118,7 @@ ALLOWED = [
         reason=SUSPENDED,
         until=NOW + SECOND,
     ),
-    Allowed(id="HalfOpen: one", breaker=OPEN, want=1, reason=SUSPENDED),
+    Allowed(id="Open, an hour later: one", breaker=OPEN, want=1, reason=SUSPENDED),
     Allowed(
         id="the next probe an hour after the last",
         breaker=waiting(OPEN),
@@ -132,13 +127,13 @@ ALLOWED = [
         until=NOW + HOUR,
     ),
     Allowed(
-        id="HalfOpen, two pods are lost: one",
+        id="a probe, two pods are lost: one",
         breaker=replace(OPEN, unanswered=lost(waiting(CLOSED, 2)).unanswered),
         want=1,
         reason=SUSPENDED,
     ),
     Allowed(
-        id="HalfOpen, three pods are lost: none, their controller tries again",
+        id="a probe, three pods are lost: none, their controller retries",
         breaker=replace(OPEN, unanswered=lost(waiting(CLOSED, 3)).unanswered),
         want=0,
         reason=SUSPENDED,
@@ -148,20 +143,21 @@ ALLOWED = [
 
 @pytest.mark.parametrize("case", ALLOWED, ids=lambda case: case.id)
 def test_allowance(case: Allowed) -> None:
-    found = allowance(case.breaker, now=NOW)
-    assert found == Allowance(case.want, case.reason, case.until)
-    assert found.allows_one is (case.want > 0)
+    assert allowed(case.breaker, now=NOW) == case.want
+    held = breaker_wait(case.breaker, now=NOW)
+    if held is not None:
+        assert (held, held.until) == (wait(case.reason), case.until)
 
 
-# What became of evictions
+# Outcomes of evictions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One pod of three was evicted a minute ago; two are left."""
+    """One of three pods was evicted a minute ago."""
 
     id: str
-    pods: tuple[Pod, ...] = ()  # new ones
+    pods: tuple[LivePod, ...] = ()  # new ones
     breaker: Breaker = CLOSED
     evictions: int = 1
     ago: timedelta = MINUTE
@@ -182,11 +178,11 @@ class Case:
 OLD = tuple(wrong(f"old-{number}", at=NOW - 30 * HOUR) for number in range(9))
 
 CASES = [
-    Case(id="nothing came yet", unanswered=1),
-    Case(id="a right one came", pods=(right("new"),), notes=(IS_RIGHT,)),
-    Case(id="an unpatched one came", pods=(wrong("new"),), notes=(UNPATCHED,), state=Closed(1)),
+    Case(id="no replacement yet", unanswered=1),
+    Case(id="a right replacement", pods=(right("new"),), notes=(IS_RIGHT,)),
+    Case(id="an unpatched replacement", pods=(wrong("new"),), notes=(UNPATCHED,), state=Closed(1)),
     Case(
-        id="each new pod answers one",
+        id="each new pod answers one eviction",
         evictions=3,
         left=0,
         pods=(wrong("a"), wrong("b")),
@@ -195,31 +191,31 @@ CASES = [
         unanswered=1,
     ),
     Case(
-        id="a wrong pod that nobody of us asked for is no miss",
+        id="a wrong pod without an eviction is no miss",
         pods=(wrong("a"), wrong("b")),
         notes=(UNPATCHED,),
         state=Closed(1),
     ),
     Case(
-        id="a wrong pod of another workload answers nothing",
+        id="a wrong pod of another workload answers no eviction",
         pods=(wrong("other", controller=API),),
         unanswered=1,
     ),
     Case(
-        id="a right pod of another workload closes, and answers nothing",
+        id="a right pod of another workload closes, and answers no eviction",
         breaker=TWO_MISSES,
         pods=(right("other", controller=API),),
         notes=(IS_RIGHT,),
         unanswered=1,
     ),
     Case(
-        id="right makes up for misses before",
+        id="a right pod resets earlier misses",
         breaker=TWO_MISSES,
         pods=(right("new"),),
         notes=(IS_RIGHT,),
     ),
     Case(
-        id="not for those after",
+        id="a right pod does not reset later misses",
         evictions=2,
         pods=(wrong("b", at=NOW), right("a", at=NOW - SECOND)),
         notes=(IS_RIGHT, UNPATCHED),
@@ -274,28 +270,28 @@ CASES = [
         lost=1,
     ),
     Case(
-        id="a right one came after all",
+        id="a late right replacement",
         given_up=True,
         breaker=Breaker(state=Closed(1)),
         pods=(right("new"),),
         notes=(IS_RIGHT,),
     ),
     Case(
-        id="a wrong one came after all: the miss was counted",
+        id="a late wrong replacement: the miss was counted before",
         given_up=True,
         breaker=Breaker(state=Closed(1)),
         pods=(wrong("new"),),
         state=Closed(1),
     ),
     Case(
-        id="scaled down after the miss: it stays a miss, and no pod is lost",
+        id="scaled down after the miss: the miss stays, and no pod is lost",
         given_up=True,
         breaker=Breaker(state=Closed(1)),
         wanted=2,
         state=Closed(1),
     ),
     Case(
-        id="three not created open",
+        id="three not created: Open",
         ago=2 * MINUTE,
         evictions=3,
         left=0,
@@ -305,7 +301,7 @@ CASES = [
         lost=3,
         transition=BreakerTransition.SUSPENDED,
     ),
-    Case(id="scaled down meanwhile", ago=2 * MINUTE, wanted=2, notes=(UNKNOWN,)),
+    Case(id="scaled down", ago=2 * MINUTE, wanted=2, notes=(UNKNOWN,)),
     Case(
         id="scaled down by one of two",
         ago=2 * MINUTE,
@@ -317,10 +313,10 @@ CASES = [
         unanswered=1,
         lost=1,
     ),
-    Case(id="scaled to zero meanwhile", ago=2 * MINUTE, wanted=0, notes=(UNKNOWN,)),
+    Case(id="scaled to zero", ago=2 * MINUTE, wanted=0, notes=(UNKNOWN,)),
     Case(id="workload gone", ago=2 * MINUTE, wanted=None, notes=(UNKNOWN,)),
     Case(
-        id="of a kind that doesn't tell, and there are fewer than before",
+        id="a kind without a desired number: fewer pods than before",
         ago=2 * MINUTE,
         wanted=None,
         among=3,
@@ -328,14 +324,14 @@ CASES = [
         state=Closed(1),
     ),
     Case(
-        id="of such a kind, and others came meanwhile",
+        id="a kind without a desired number: as many pods as before",
         ago=2 * MINUTE,
         wanted=None,
         among=2,
         notes=(UNKNOWN,),
     ),
     Case(
-        id="of such a kind, two went and one came",
+        id="a kind without a desired number: two evicted, one created",
         ago=2 * MINUTE,
         evictions=2,
         left=1,
@@ -345,9 +341,9 @@ CASES = [
         notes=(IS_RIGHT, NOT_CREATED),
         state=Closed(1),
     ),
-    Case(id="created, and waiting for a node", ago=HOUR, existing=3, unanswered=1),
+    Case(id="created, without a node", ago=HOUR, existing=3, unanswered=1),
     Case(
-        id="one of two waits for a node",
+        id="one of two is without a node",
         ago=HOUR,
         evictions=2,
         left=1,
@@ -357,9 +353,11 @@ CASES = [
         unanswered=2,
         lost=1,
     ),
-    Case(id="the evicted pod is still going", ago=HOUR, terminating=("gone-0",), unanswered=1),
-    Case(id="the evicted pod never went", ago=2 * MINUTE, still_there=True, notes=(UNKNOWN,)),
-    Case(id="it may just not show yet", still_there=True, unanswered=1),
+    Case(
+        id="the evicted pod is still terminating", ago=HOUR, terminating=("gone-0",), unanswered=1
+    ),
+    Case(id="the evicted pod was not deleted", ago=2 * MINUTE, still_there=True, notes=(UNKNOWN,)),
+    Case(id="the eviction may not be in the cache yet", still_there=True, unanswered=1),
 ]
 
 
@@ -381,22 +379,23 @@ def test_observe(case: Case) -> None:
         *case.pods,
         wanted=case.wanted,
         existing=case.existing,
-        terminating=case.terminating,
     )
-    found = observe(lost(before) if case.given_up else before, seen, now=NOW)
+    found = observe(
+        lost(before) if case.given_up else before, seen, terminating=case.terminating, now=NOW
+    )
     assert tuple(note.result for note in found.notes) == case.notes
     after = found.breaker
     assert after.state == case.state
     assert len(after.unanswered) == case.unanswered
     assert sum(eviction.lost for eviction in after.unanswered) == case.lost
     assert found.transition is case.transition
-    assert observe(after, seen, now=NOW).notes == ()
+    assert observe(after, seen, terminating=case.terminating, now=NOW).notes == ()
 
 
-def test_two_minutes_begin_when_the_evicted_pod_is_gone() -> None:
+def test_the_two_minutes_start_when_the_evicted_pod_is_gone() -> None:
     breaker = waiting(CLOSED, known=OLD[:2])
-    going = view(*OLD[:2], terminating=["gone-0"])
-    late = observe(breaker, going, now=NOW + HOUR).breaker
+    later = NOW + HOUR
+    late = observe(breaker, view(*OLD[:2]), terminating=["gone-0"], now=later).breaker
     almost = observe(late, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE - SECOND)
     assert almost.notes == ()
     over = observe(almost.breaker, view(*OLD[:2]), now=NOW + HOUR + 2 * MINUTE)
@@ -410,16 +409,17 @@ def test_the_oldest_eviction_is_answered_first() -> None:
     assert [eviction.uid for eviction in found.breaker.unanswered] == ["gone-1"]
 
 
-def test_a_replacement_is_judged_by_what_was_recommended_at_its_eviction_too() -> None:
+def test_a_replacement_may_have_the_recommendation_of_its_eviction() -> None:
     before = vpa(recommendations=(recommendation(target=RIGHT, lower=RIGHT, upper=RIGHT),))
     double = {"cpu": "500m", "memory": "512Mi"}
     after = vpa(recommendations=(recommendation(target=double, lower=double, upper=double),))
-    breaker = record_eviction(TWO_MISSES, "gone", WEB, before, known=(), now=NOW)
+    gone = right("gone")
+    breaker = record_eviction(TWO_MISSES, gone, replace(view(gone), vpa=before), now=NOW)
     seen = replace(view(right("new")), vpa=after)
     assert observe(breaker, seen, now=NOW + SECOND).breaker == CLOSED
 
 
-def test_pods_are_remembered_only_while_new_ones_matter() -> None:
+def test_known_pods_are_kept_only_while_new_ones_matter() -> None:
     breaker = waiting(CLOSED, known=OLD)
     assert breaker.workloads == {WEB}
     assert len(breaker.seen) == len(OLD)
@@ -430,18 +430,18 @@ def test_pods_are_remembered_only_while_new_ones_matter() -> None:
     assert suspension.seen == {each.metadata.uid for each in OLD}
 
 
-# A rollout in between: the pods of a Deployment are those of all its ReplicaSets
+# Rollouts: the pods of a Deployment are those of all its ReplicaSets
 
 
-def test_what_a_rollout_does_not_create_is_a_miss() -> None:
-    """The old ReplicaSet shrinks to the five pods it has, and the new one can create none."""
+def test_pods_that_a_rollout_does_not_create_are_misses() -> None:
+    """The old ReplicaSet shrinks to its five pods, and the new one can create none."""
     breaker = waiting(CLOSED, 3, known=OLD[:8])
     shrunk = view(*OLD[:5], wanted=8)
     after = observe(breaker, shrunk, now=NOW + 2 * MINUTE)
     assert Counter(note.result for note in after.notes) == {NOT_CREATED: 3}
-    assert not allowance(after.breaker, now=NOW + 2 * MINUTE).allows_one
+    assert not allowed(after.breaker, now=NOW + 2 * MINUTE)
     much_later = observe(after.breaker, shrunk, now=NOW + 5 * HOUR).breaker
-    assert not allowance(much_later, now=NOW + 5 * HOUR).allows_one
+    assert not allowed(much_later, now=NOW + 5 * HOUR)
 
 
 def test_a_right_pod_of_the_new_replica_set_answers_an_eviction_of_the_old_one() -> None:
@@ -451,10 +451,11 @@ def test_a_right_pod_of_the_new_replica_set_answers_an_eviction_of_the_old_one()
     assert rolled.workloads == {WEB}
 
 
-def test_pods_that_were_missing_at_the_start_are_forgotten_with_the_first_right_one() -> None:
+def test_pods_that_were_missing_at_the_start_are_dropped_with_the_first_right_one() -> None:
     since = NOW - HOUR
-    found = observe(None, view(*OLD[:2], wanted=5, in_force_since=since), now=NOW).breaker
+    seen = view(*OLD[:2], wanted=5, in_force_since=since)
+    found = observe(None, seen, now=NOW).breaker
     assert len(found.unanswered) == 3
-    assert all(eviction.vpa is VPA for eviction in found.unanswered)
+    assert all(eviction.vpa is seen.vpa for eviction in found.unanswered)
     came = view(*OLD[:2], right("new"), wanted=5, in_force_since=since)
     assert observe(found, came, now=NOW + SECOND).breaker == CLOSED

@@ -1,4 +1,4 @@
-"""Passes that look at what evictions come to, and at what would come after them."""
+"""Passes with the eviction breaker, and with the preflight of replacements (D30)."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from updater.eviction.breaker import (
     Open,
     ReplacementNote,
 )
-from updater.eviction.breaker_view import sentence
+from updater.eviction.breaker_report import sentence
 from updater.eviction.replacement_result import ReplacementResult
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
@@ -50,75 +50,77 @@ def decisions(after: UpdaterState) -> list[Decision | None]:
     return [after.of(f"uid-{name}").decision for name in NAMES]
 
 
-def given(breaker: Breaker) -> UpdaterState:
+def state_with(breaker: Breaker) -> UpdaterState:
     return UpdaterState(breakers={UID: breaker})
 
 
-# How many
+# The number of evictions
 
 
-async def test_three_pods_of_a_vpa_go_before_a_replacement_was_seen() -> None:
+async def test_three_pods_of_a_vpa_are_evicted_before_the_first_replacement() -> None:
     actuator = FakeActuator()
     after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
     assert actuator.evicted == NAMES[:3]
     assert decisions(after) == [OUTSIDE] * 3 + [UNVERIFIED] * 2
     assert len(after.breakers[UID].unanswered) == 3
-    assert after.owing == {UID: {WEB}}
+    assert after.awaited == {UID: {WEB}}
 
 
-async def test_no_more_go_in_the_next_pass() -> None:
+async def test_no_more_pods_are_evicted_in_the_next_pass() -> None:
     first, second = FakeActuator(), FakeActuator()
     state = await run(snapshot(UpdateMode.RECREATE), first, rules=CHECKED)
     await run(snapshot(UpdateMode.RECREATE), second, rules=CHECKED, state=state)
     assert second.evicted == []
 
 
-async def test_without_the_check_all_go_and_nothing_is_remembered() -> None:
+async def test_without_the_check_all_pods_are_evicted_and_no_state_is_kept() -> None:
     actuator = FakeActuator()
     after = await run(snapshot(UpdateMode.RECREATE), actuator)
     assert actuator.evicted == NAMES
     assert after.breakers == {}
 
 
-async def test_three_more_go_once_the_replacements_were_right() -> None:
+async def test_three_more_pods_are_evicted_after_right_replacements() -> None:
     actuator = FakeActuator()
-    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=given(CLOSED))
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=state_with(CLOSED))
     assert actuator.evicted == NAMES[:3]
 
 
-async def test_evictions_after_failed_resizes_are_counted_as_well() -> None:
+async def test_evictions_after_failed_resizes_count() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
     await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator, rules=CHECKED)
     assert (actuator.resized, actuator.evicted) == (NAMES, NAMES[:3])
 
 
-async def test_what_is_refused_leaves_its_place_to_the_next_pod() -> None:
+async def test_after_a_refused_eviction_the_next_pod_is_tried() -> None:
     actuator = FakeActuator(eviction_errors={"web-0": PROTECTED})
     after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
     assert actuator.evicted == NAMES[:4]
     assert decisions(after)[-1] == UNVERIFIED
 
 
-async def test_what_may_have_happened_counts() -> None:
+async def test_evictions_without_an_answer_count() -> None:
     actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES, LOST))
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
     assert actuator.evicted == NAMES[:3]
 
 
-async def test_what_may_have_happened_counts_in_the_next_pass() -> None:
+async def test_evictions_without_an_answer_count_in_the_next_pass() -> None:
     actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES, LOST))
     after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED)
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=after)
     assert len(actuator.evicted) == 3
 
 
-def came_up(
+def created_at(
     whole: ClusterSnapshot, *names: str, at: datetime = NOW, patched: bool = False
 ) -> ClusterSnapshot:
-    """The same, but these pods were created at ``at``; recommended since an hour ago."""
+    """Return the snapshot with these pods created at ``at``, recommended since an hour ago."""
     (scaled,) = whole.autoscaled
     pods = tuple(
-        born(pod, at=at if pod.metadata.name in names else NOW - 2 * HOUR, patched=patched)
+        pod_created_at(
+            pod, at=at if pod.metadata.name in names else NOW - 2 * HOUR, patched=patched
+        )
         for pod in scaled.pods
     )
     ordinary = scaled.vpa
@@ -136,15 +138,15 @@ def came_up(
     return replace(whole, autoscaled=(replace(scaled, vpa=since, pods=pods),))
 
 
-def born(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
+def pod_created_at(pod: LivePod, *, at: datetime, patched: bool) -> LivePod:
     notes = {OBSERVED_CONTAINERS: "app"} if patched else None
     meta = structs.replace(pod.metadata, creation_timestamp=at, annotations=notes)
     return structs.replace(pod, metadata=meta)
 
 
-async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> None:
+async def test_a_new_process_finds_wrong_replacements_of_its_predecessor() -> None:
     actuator = FakeActuator()
-    whole = came_up(snapshot(UpdateMode.RECREATE), *NAMES[:3])
+    whole = created_at(snapshot(UpdateMode.RECREATE), *NAMES[:3])
     after = await run(whole, actuator, rules=CHECKED)
     assert actuator.evicted == []
     assert decisions(after) == [SUSPENDED] * 5
@@ -160,12 +162,12 @@ async def test_a_process_that_starts_finds_what_an_earlier_one_left_behind() -> 
     ("probe_at", "evicted"),
     [
         pytest.param(NOW + SECOND, [], id="before the next probe is due"),
-        pytest.param(NOW, ["web-0"], id="when it is due"),
+        pytest.param(NOW, ["web-0"], id="when the next probe is due"),
     ],
 )
 async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
     actuator = FakeActuator()
-    stopped = given(Breaker(state=Open(probe_at)))
+    stopped = state_with(Breaker(state=Open(probe_at)))
     after = await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=stopped)
     assert actuator.evicted == evicted
     last = decisions(after)[-1]
@@ -175,35 +177,35 @@ async def test_suspended(probe_at: datetime, evicted: list[str]) -> None:
     assert after.breakers[UID].state == Open(last.until)
 
 
-async def test_a_refused_probe_is_tried_with_the_next_pod() -> None:
+async def test_after_a_refused_probe_the_next_pod_is_tried() -> None:
     actuator = FakeActuator(eviction_errors=dict.fromkeys(NAMES[:2], PROTECTED))
     stopped = Breaker(state=Open(NOW))
-    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=given(stopped))
+    await run(snapshot(UpdateMode.RECREATE), actuator, rules=CHECKED, state=state_with(stopped))
     assert actuator.evicted == NAMES[:3]
 
 
-# What came
+# Replacements
 
 
-def nobody_left(sizes: dict[Controller, GroupSize]) -> ClusterSnapshot:
-    """A VPA whose pods are all gone."""
+def without_pods(sizes: dict[Controller, GroupSize]) -> ClusterSnapshot:
+    """Return a snapshot of a VPA whose pods are all gone."""
     whole = snapshot(UpdateMode.RECREATE)
     scaled = replace(whole.autoscaled[0], pods=(), controllers={}, replicas={}, sizes=sizes)
     return ClusterSnapshot(autoscaled=(scaled,), living=frozenset())
 
 
 def overdue(count: int) -> Breaker:
-    owed = Eviction(workload=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
-    return Breaker(unanswered=(owed,) * count)
+    unanswered_eviction = Eviction(workload=WEB, uid="gone", vpa=vpa(), gone_since=NOW - 2 * MINUTE)
+    return Breaker(unanswered=(unanswered_eviction,) * count)
 
 
-async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() -> None:
+async def test_pods_that_were_not_created_suspend_a_vpa_without_pods() -> None:
     actuator, registry = FakeActuator(), CollectorRegistry()
     after = await run(
-        nobody_left({WEB: GroupSize(wanted=3)}),
+        without_pods({WEB: GroupSize(wanted=3)}),
         actuator,
         rules=CHECKED,
-        state=given(overdue(3)),
+        state=state_with(overdue(3)),
         registry=registry,
     )
     assert after.breakers[UID].suspends
@@ -214,27 +216,27 @@ async def test_pods_that_never_came_suspend_a_vpa_without_pods_and_are_told() ->
     assert registry.get_sample_value(outcomes, {"came": "not_created"}) == 3
 
 
-async def test_pods_that_exist_without_a_node_are_waited_for() -> None:
+async def test_pods_without_a_node_are_no_misses() -> None:
     actuator = FakeActuator()
-    there = nobody_left({WEB: GroupSize(wanted=3, existing=3)})
-    after = await run(there, actuator, rules=CHECKED, state=given(overdue(3)))
+    there = without_pods({WEB: GroupSize(wanted=3, existing=3)})
+    after = await run(there, actuator, rules=CHECKED, state=state_with(overdue(3)))
     assert len(after.breakers[UID].unanswered) == 3
     assert actuator.transitions == []
 
 
-async def test_pods_that_are_going_are_waited_for() -> None:
-    there = nobody_left({WEB: GroupSize(wanted=3)})
+async def test_terminating_pods_are_no_misses() -> None:
+    there = without_pods({WEB: GroupSize(wanted=3)})
     going = replace(there, terminating=frozenset({"gone"}))
-    after = await run(going, FakeActuator(), rules=CHECKED, state=given(overdue(1)))
+    after = await run(going, FakeActuator(), rules=CHECKED, state=state_with(overdue(1)))
     assert after.breakers[UID].state == Closed()
 
 
-async def test_of_vpas_with_nothing_to_evict_nothing_is_known() -> None:
+async def test_vpas_with_nothing_to_evict_have_no_breaker() -> None:
     quiet = snapshot(UpdateMode.RECREATE, recommended=False)
     assert (await run(quiet, FakeActuator(), rules=CHECKED)).breakers == {}
 
 
-def test_breakers_are_forgotten_with_their_vpa() -> None:
+def test_breakers_are_dropped_with_their_vpa() -> None:
     state = UpdaterState(breakers={"here": CLOSED, "gone": CLOSED})
     assert state.about({"here", "new"}).breakers == {"here": CLOSED}
 
@@ -263,29 +265,31 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("notes", "want"), SENTENCES)
-def test_a_suspension_tells_what_to_look_at(notes: tuple[ReplacementNote, ...], want: str) -> None:
+def test_the_message_of_a_suspension_names_the_cause(
+    notes: tuple[ReplacementNote, ...], want: str
+) -> None:
     found = BreakerObservation(
         breaker=Breaker(state=Open(NOW)), notes=notes, transition=BreakerTransition.SUSPENDED
     )
     which = "3 pods in a row" if notes else "the youngest pod"
-    told = sentence(found)
+    message = sentence(found)
     start = f"Evictions are suspended, except for one per hour: {which} did not come up"
-    assert told.startswith(start)
-    assert want in told
+    assert message.startswith(start)
+    assert want in message
 
 
 # D30
 
 
 def limited(most: str, **default: str) -> ClusterSnapshot:
-    """Under a LimitRange that wants a limit of memory, which the pods have by default or never."""
+    """Return a snapshot with a LimitRange that requires a memory limit and may have a default."""
     whole = snapshot(UpdateMode.RECREATE)
     item = LimitRangeItem(type="Container", max={"memory": most}, default=default)
     scaled = replace(whole.autoscaled[0], limit_ranges=(LimitRangeSpec(limits=(item,)),))
     return replace(whole, autoscaled=(scaled,))
 
 
-async def test_no_pod_goes_whose_replacement_would_be_refused() -> None:
+async def test_no_pod_is_evicted_whose_replacement_would_be_refused() -> None:
     actuator = FakeActuator()
     after = await run(limited("1Gi"), actuator)
     assert actuator.evicted == []
@@ -299,7 +303,7 @@ async def test_no_pod_goes_whose_replacement_would_be_refused() -> None:
     assert again.refused == {}
 
 
-async def test_where_the_bound_holds_all_go() -> None:
+async def test_all_pods_are_evicted_if_replacements_satisfy_the_limit_range() -> None:
     actuator = FakeActuator()
     await run(limited("1Gi", memory="20Mi"), actuator)
     assert actuator.evicted == NAMES
@@ -307,16 +311,16 @@ async def test_where_the_bound_holds_all_go() -> None:
 
 BOOSTED = [
     pytest.param(True, "0", [], id="too large"),
-    pytest.param(True, "250m", NAMES, id="bounded, as by admission"),
+    pytest.param(True, "250m", NAMES, id="bounded by --max-allowed-cpu-boost"),
     pytest.param(False, "0", NAMES, id="the gate is off"),
 ]
 
 
 @pytest.mark.parametrize(("gate", "bound", "evicted"), BOOSTED)
-async def test_no_pod_goes_whose_replacement_would_start_too_large(
+async def test_no_pod_is_evicted_whose_replacement_would_be_boosted_too_far(
     *, gate: bool, bound: str, evicted: list[str]
 ) -> None:
-    """At 250m each, and nine times as much for the start, where 1 CPU is the most."""
+    """The target is 250m, the boost is ninefold, and the maximum is 1 CPU."""
     whole = snapshot(UpdateMode.RECREATE)
     (scaled,) = whole.autoscaled
     limited = container(requests={"cpu": "100m", "memory": "1Gi"}, limits={"cpu": "200m"})
@@ -340,7 +344,7 @@ async def test_no_pod_goes_whose_replacement_would_start_too_large(
     assert decisions(after) == [OUTSIDE if evicted else refused] * 5
 
 
-async def test_a_limit_range_that_cannot_be_read_keeps_pods() -> None:
+async def test_an_unreadable_limit_range_prevents_evictions() -> None:
     actuator = FakeActuator()
     after = await run(limited("much"), actuator)
     assert actuator.evicted == []

@@ -1,6 +1,6 @@
-"""What a process that remembers no eviction makes of the pods that are there.
+"""The eviction breaker of a process that starts with existing pods.
 
-And that restarts, at any moment, don't let more pods go than one process would.
+Restarts at any time don't permit more evictions than a single process.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from common.api.core import Pod
 from replacements import (
     CLOSED,
     HOUR,
@@ -20,6 +19,7 @@ from replacements import (
     SECOND,
     VPA,
     WEB,
+    allowed,
     born,
     view,
     wrong,
@@ -32,130 +32,161 @@ from updater.eviction.breaker import (
     Eviction,
     Open,
     State,
-    WorkloadView,
-    allowance,
+    breaker_wait,
     observe,
     record_eviction,
 )
+from updater.snapshot.cluster_snapshot import AutoscaledPods
+from updater.snapshot.live_pod import LivePod
+from updater.snapshot.workload_size import GroupSize
 
 # After a restart
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restart:
-    """Pods that were created in this order, a second apart from each other, after ``since``."""
+class FirstObservation:
+    """Pods that were created in this order, one second apart; ``since``: recommended since then."""
 
     id: str
     pods: str  # r: right, w: without the annotation
     want: Breaker
-    at: datetime = NOW  # of the first one
+    at: datetime = NOW  # creation of the first pod
     since: datetime | None = NOW - HOUR
     wanted: int | None = None
 
 
-def waiting(count: int) -> Breaker:
-    """No eviction passes until they have come, and one of them was right."""
-    return Breaker(state=Closed(2), unanswered=waited_for(count))
+def closed_breaker(count: int) -> Breaker:
+    """Return a breaker that permits no eviction before these pods exist and one is right."""
+    return Breaker(state=Closed(2), unanswered=pending_evictions(count))
 
 
-def opened(until: datetime, *, missing: int = 0) -> Breaker:
-    return Breaker(state=Open(until), unanswered=waited_for(missing))
+def open_breaker(until: datetime, *, missing: int = 0) -> Breaker:
+    return Breaker(state=Open(until), unanswered=pending_evictions(missing))
 
 
-def waited_for(count: int) -> tuple[Eviction, ...]:
+def pending_evictions(count: int) -> tuple[Eviction, ...]:
     return (Eviction(workload=WEB, uid="", vpa=VPA, gone_since=NOW),) * count
 
 
 RESTARTS = [
-    Restart(
-        id="a wrong one opens, until an hour after it was created",
+    FirstObservation(
+        id="a wrong pod opens, until an hour after its creation",
         pods="w",
         wanted=1,
-        want=opened(NOW + HOUR),
+        want=open_breaker(NOW + HOUR),
     ),
-    Restart(id="of more the youngest counts", pods="www", want=opened(NOW + 2 * SECOND + HOUR)),
-    Restart(
-        id="an hour ago: one may be tried",
+    FirstObservation(
+        id="of several wrong pods the youngest counts",
+        pods="www",
+        want=open_breaker(NOW + 2 * SECOND + HOUR),
+    ),
+    FirstObservation(
+        id="a wrong pod an hour ago: a probe is permitted",
         pods="w",
         at=NOW - HOUR,
         since=NOW - 2 * HOUR,
-        want=opened(NOW),
+        want=open_breaker(NOW),
     ),
-    Restart(
-        id="days ago: one may be tried",
+    FirstObservation(
+        id="a wrong pod days ago: a probe is permitted",
         pods="w",
         at=NOW - 50 * HOUR,
         since=NOW - 60 * HOUR,
-        want=opened(NOW - 49 * HOUR),
+        want=open_breaker(NOW - 49 * HOUR),
     ),
-    Restart(
-        id="while another one is on its way: an hour from now",
+    FirstObservation(
+        id="a wrong pod, and another is missing: open for an hour from now",
         pods="w",
         at=NOW - MINUTE,
         wanted=2,
-        want=opened(NOW + HOUR, missing=1),
+        want=open_breaker(NOW + HOUR, missing=1),
     ),
-    Restart(
-        id="of those on their way three are enough",
+    FirstObservation(
+        id="at most three missing pods count",
         pods="w",
         wanted=9,
-        want=opened(NOW + HOUR, missing=3),
+        want=open_breaker(NOW + HOUR, missing=3),
     ),
-    Restart(
-        id="none is there, and one is on its way: the next one decides",
+    FirstObservation(
+        id="no pods, one is missing: the next pod decides",
         pods="",
         wanted=1,
-        want=waiting(1),
+        want=closed_breaker(1),
     ),
-    Restart(id="none is there, and none is wanted", pods="", wanted=0, want=CLOSED),
-    Restart(
-        id="an old one is there, and others are on their way",
+    FirstObservation(id="no pods, none wanted", pods="", wanted=0, want=CLOSED),
+    FirstObservation(
+        id="an old pod, and others are missing",
         pods="w",
         at=NOW - 2 * HOUR,
         wanted=3,
-        want=waiting(2),
+        want=closed_breaker(2),
     ),
-    Restart(id="nobody knows since when they should be right", pods="www", since=None, want=CLOSED),
-    Restart(id="nor is one waited for then", pods="w", since=None, wanted=3, want=CLOSED),
-    Restart(id="created before that", pods="www", since=NOW + HOUR, want=CLOSED),
-    Restart(id="created in that second", pods="w", since=NOW, want=opened(NOW + HOUR)),
-    Restart(id="created a second before", pods="w", since=NOW + SECOND, want=CLOSED),
-    Restart(id="a right one", pods="r", want=CLOSED),
-    Restart(id="a right one after wrong ones", pods="wwwr", want=CLOSED),
-    Restart(id="a right one before a wrong one", pods="rw", want=opened(NOW + SECOND + HOUR)),
-    Restart(id="a right one from before that", pods="r", since=NOW + SECOND, want=CLOSED),
-    Restart(id="nobody waits for others beside a right one", pods="r", wanted=3, want=CLOSED),
+    FirstObservation(id="unknown time of the recommendation", pods="www", since=None, want=CLOSED),
+    FirstObservation(
+        id="unknown time of the recommendation, pods are missing",
+        pods="w",
+        since=None,
+        wanted=3,
+        want=CLOSED,
+    ),
+    FirstObservation(
+        id="created before the recommendation", pods="www", since=NOW + HOUR, want=CLOSED
+    ),
+    FirstObservation(
+        id="created in the second of the recommendation",
+        pods="w",
+        since=NOW,
+        want=open_breaker(NOW + HOUR),
+    ),
+    FirstObservation(
+        id="created a second before the recommendation", pods="w", since=NOW + SECOND, want=CLOSED
+    ),
+    FirstObservation(id="a right pod", pods="r", want=CLOSED),
+    FirstObservation(id="a right pod after wrong ones", pods="wwwr", want=CLOSED),
+    FirstObservation(
+        id="a right pod before a wrong one", pods="rw", want=open_breaker(NOW + SECOND + HOUR)
+    ),
+    FirstObservation(
+        id="a right pod from before the recommendation", pods="r", since=NOW + SECOND, want=CLOSED
+    ),
+    FirstObservation(id="a right pod, and others are missing", pods="r", wanted=3, want=CLOSED),
 ]
 
 
 @pytest.mark.parametrize("case", RESTARTS, ids=lambda case: case.id)
-def test_first_look(case: Restart) -> None:
+def test_the_first_observation(case: FirstObservation) -> None:
     pods = [
         born(f"web-{number}", right=kind == "r", at=case.at + number * SECOND)
         for number, kind in enumerate(case.pods)
     ]
     seen = view(*pods, in_force_since=case.since)
     wanted = len(pods) if case.wanted is None else case.wanted
-    seen = replace(seen, wanted={WEB: wanted})
+    seen = wanting(seen, wanted)
     found = observe(None, seen, now=NOW)
     uids = frozenset(each.metadata.uid for each in pods) if case.want.watches else frozenset()
     transition = BreakerTransition.SUSPENDED if case.want.suspends else BreakerTransition.NONE
-    assert found == BreakerObservation(breaker=replace(case.want, seen=uids), transition=transition)
+    unanswered = tuple(replace(each, vpa=seen.vpa) for each in case.want.unanswered)
+    want = replace(case.want, seen=uids, unanswered=unanswered)
+    assert found == BreakerObservation(breaker=want, transition=transition)
 
 
 OLD = wrong("old", at=NOW - 2 * HOUR)
 
 
-def of_two(*pods: Pod) -> WorkloadView:
-    return replace(view(*pods, in_force_since=NOW - HOUR), wanted={WEB: 2})
+def of_two(*pods: LivePod) -> AutoscaledPods:
+    return wanting(view(*pods, in_force_since=NOW - HOUR), 2)
 
 
-ON_ITS_WAY = observe(None, of_two(OLD), now=NOW).breaker
+def wanting(seen: AutoscaledPods, count: int) -> AutoscaledPods:
+    return replace(seen, sizes={WEB: GroupSize(count)})
 
 
-def test_nothing_passes_while_a_pod_is_on_its_way() -> None:
-    assert not ON_ITS_WAY.suspends
-    assert not allowance(ON_ITS_WAY, now=NOW).allows_one
+MISSING_ONE = observe(None, of_two(OLD), now=NOW).breaker
+
+
+def test_no_eviction_is_permitted_while_a_pod_is_missing() -> None:
+    assert not MISSING_ONE.suspends
+    assert not allowed(MISSING_ONE, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -163,31 +194,31 @@ def test_nothing_passes_while_a_pod_is_on_its_way() -> None:
     [(True, Closed()), (False, Open(NOW + MINUTE + HOUR))],
     ids=["right", "wrong"],
 )
-def test_the_pod_that_was_on_its_way_decides(*, right: bool, want: State) -> None:
+def test_the_missing_pod_decides_when_it_exists(*, right: bool, want: State) -> None:
     came = of_two(OLD, born("new", right=right))
-    assert observe(ON_ITS_WAY, came, now=NOW + MINUTE).breaker.state == want
+    assert observe(MISSING_ONE, came, now=NOW + MINUTE).breaker.state == want
 
 
-def test_a_pod_that_was_on_its_way_and_never_comes_suspends() -> None:
-    after = observe(ON_ITS_WAY, of_two(OLD), now=NOW + 2 * MINUTE)
+def test_a_missing_pod_that_is_not_created_suspends() -> None:
+    after = observe(MISSING_ONE, of_two(OLD), now=NOW + 2 * MINUTE)
     assert after.transition is BreakerTransition.SUSPENDED
 
 
-def test_a_pod_that_was_on_its_way_and_is_not_wanted_any_more_lets_one_pass() -> None:
-    fewer = replace(of_two(OLD), wanted={WEB: 1})
-    after = observe(ON_ITS_WAY, fewer, now=NOW + 2 * MINUTE).breaker
-    assert allowance(after, now=NOW + 2 * MINUTE).count == 1
+def test_a_missing_pod_that_is_no_longer_wanted_permits_a_probe() -> None:
+    fewer = wanting(of_two(OLD), 1)
+    after = observe(MISSING_ONE, fewer, now=NOW + 2 * MINUTE).breaker
+    assert allowed(after, now=NOW + 2 * MINUTE) == 1
 
 
 # Restarts at any moment
 
-MANY_STEPS = settings(max_examples=100, stateful_step_count=50, deadline=None, database=None)
+MANY_STEPS = settings(max_examples=50, stateful_step_count=50, deadline=None, database=None)
 
 
 class Evictions(RuleBasedStateMachine):
-    """A ReplicaSet, passes of the updater, and replacements that come as they like.
+    """A ReplicaSet, passes of the updater, and replacements at random times.
 
-    Time goes on by itself between all steps. The updater wants to evict whatever it may.
+    Time advances between all steps. The updater evicts as many pods as permitted.
     """
 
     replicas = 12
@@ -196,91 +227,89 @@ class Evictions(RuleBasedStateMachine):
         super().__init__()
         self.now = NOW
         self.breaker: Breaker | None = None
-        self.pods: list[Pod] = [
+        self.pods: list[LivePod] = [
             wrong(f"old-{number}", at=NOW - 2 * HOUR) for number in range(self.replicas)
         ]
         self.born = 0
         self.evicted_at: list[datetime] = []
         self.ever_right = False
 
-    def look(self) -> BreakerObservation:
+    def observe_pods(self) -> BreakerObservation:
         seen = view(*self.pods, in_force_since=NOW - HOUR)
-        found = observe(self.breaker, replace(seen, wanted={WEB: self.replicas}), now=self.now)
+        found = observe(self.breaker, wanting(seen, self.replicas), now=self.now)
         self.breaker = found.breaker
         return found
 
-    def come(self, *, is_right: bool) -> None:
+    def create_pod(self, *, is_right: bool) -> None:
         self.born += 1
         self.pods.append(born(f"new-{self.born:03}", right=is_right, at=self.now))
         self.ever_right = self.ever_right or is_right
 
     @rule(seconds=st.integers(1, 90) | st.integers(600, 3600))
-    def time_goes_on(self, seconds: int) -> None:
+    def advance_time(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
-    @rule(most=st.integers(1, 6), wrong_first=st.booleans())
-    def one_pass(self, most: int, *, wrong_first: bool) -> None:
-        """Evict the oldest pods, or those that have come as wrong as they were."""
-        breaker = self.look().breaker
-        known = [pod.metadata.uid for pod in self.pods]
+    @rule(most=st.integers(1, 6), youngest_first=st.booleans())
+    def run_pass(self, most: int, *, youngest_first: bool) -> None:
+        """Evict the oldest pods, or the youngest ones."""
+        breaker = self.observe_pods().breaker
+        seen = view(*self.pods)
         for _ in range(most):
-            if not self.pods or not allowance(breaker, now=self.now).allows_one:
+            if not self.pods or breaker_wait(breaker, now=self.now) is not None:
                 break
-            gone = self.pods.pop(-1 if wrong_first else 0)
-            breaker = record_eviction(
-                breaker, gone.metadata.uid, WEB, VPA, known=known, now=self.now
-            )
+            gone = self.pods.pop(-1 if youngest_first else 0)
+            breaker = record_eviction(breaker, gone, seen, now=self.now)
             self.evicted_at.append(self.now)
         self.breaker = breaker
         self.now += SECOND
 
     @precondition(lambda self: len(self.pods) < self.replicas)
     @rule()
-    def a_wrong_one_comes(self) -> None:
-        self.come(is_right=False)
+    def create_wrong_pod(self) -> None:
+        self.create_pod(is_right=False)
 
     @precondition(lambda self: self.breaker is not None and self.breaker.suspends)
     @rule()
-    def a_right_one_comes_and_is_seen(self) -> None:
-        self.look()
+    def create_and_observe_right_pod(self) -> None:
+        self.observe_pods()
         self.now += SECOND
-        self.come(is_right=True)
-        assert not self.look().breaker.suspends
+        self.create_pod(is_right=True)
+        assert not self.observe_pods().breaker.suspends
 
     @rule()
     def restart(self) -> None:
         self.breaker = None
 
     @invariant()
-    def three_at_most_and_then_one_an_hour(self) -> None:
+    def at_most_three_and_then_one_an_hour(self) -> None:
         if self.ever_right:
             return
         for number, at in enumerate(self.evicted_at[3:], start=3):
             assert at - self.evicted_at[number - 1] >= HOUR
 
     @invariant()
-    def three_are_unanswered_at_most(self) -> None:
-        """Whatever was right in between, and while it is Open as well."""
+    def at_most_three_are_unanswered(self) -> None:
+        """This holds after right pods and while the breaker is Open, too."""
         if self.breaker is not None:
             assert len(self.breaker.unanswered) <= 3
 
 
-class OfOne(Evictions):
+class EvictionsOfOne(Evictions):
     replicas = 1
 
 
-class OfTwo(Evictions):
+class EvictionsOfTwo(Evictions):
     replicas = 2
 
 
-class OfThree(Evictions):
+class EvictionsOfThree(Evictions):
     replicas = 3
 
 
-for machine in (Evictions, OfOne, OfTwo, OfThree):
+for machine in (Evictions, EvictionsOfOne, EvictionsOfTwo, EvictionsOfThree):
     machine.TestCase.settings = MANY_STEPS
 
 TestEvictions = Evictions.TestCase
-TestEvictionsOfOne = OfOne.TestCase
-TestEvictionsOfTwo = OfTwo.TestCase
-TestEvictionsOfThree = OfThree.TestCase
+TestEvictionsOfOne = EvictionsOfOne.TestCase
+TestEvictionsOfTwo = EvictionsOfTwo.TestCase
+TestEvictionsOfThree = EvictionsOfThree.TestCase

@@ -1,4 +1,4 @@
-"""From a live pod to a candidate: updater.md 7 with D18, D28, D31, D35 and D36."""
+"""Selection of a live pod as a candidate: updater.md 7 with D18, D28, D31, D35 and D36."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from common.api.core import (
 from common.features import FeatureGates
 from updater.decision import Decision, Reason
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.update_order import Thresholds
+from updater.evaluate.update_verdict import Thresholds
 from updater.plan.candidate import Candidate, judge_pod, oom_threshold
 from updater.plan.candidate_resize import plan_candidate
 from updater.resize.resize_plan import ResizePlan
@@ -47,8 +47,8 @@ BY_ONE = recommendation(target={"cpu": "101m"}, lower={"cpu": "101m"}, upper={"c
 IN_PROGRESS = PodCondition(type="PodResizeInProgress", status="True")
 
 
-def aged(age: timedelta, *, oomed: bool = False, resizing: bool = False) -> Pod:
-    """A pod with 100m and 100Mi; its OOM kill happened two hours ago, a minute after the start."""
+def pod_of_age(age: timedelta, *, oomed: bool = False, resizing: bool = False) -> Pod:
+    """Return a pod with 100m and 100Mi; OOM-killed two hours ago, a minute after the start."""
     ordinary = pod(containers=(container(requests={"cpu": "100m", "memory": "100Mi"}),))
     killed = NOW - 2 * HOUR
     ended = ContainerStateTerminated(
@@ -84,7 +84,7 @@ CASES = [
     Case(id="resized a while ago (D18)", resized_ago=11 * HOUR, want=Reason.TOO_YOUNG),
     Case(id="resized long ago (D18)", resized_ago=12 * HOUR, want=Reason.DRIFTED),
     Case(
-        id="a resize that still goes on does not count",
+        id="a resize in progress does not count",
         resized_ago=HOUR,
         resizing=True,
         want=Reason.DRIFTED,
@@ -96,7 +96,7 @@ CASES = [
         resized_ago=timedelta(0),
         want=Reason.OUTSIDE_RANGE,
     ),
-    Case(id="a unit beside its range (D31)", recommended=BY_ONE, want=Reason.TOO_SMALL),
+    Case(id="one unit outside its range (D31)", recommended=BY_ONE, want=Reason.TOO_SMALL),
     Case(
         id="quick OOM, more memory is recommended",
         recommended=MORE_MEMORY,
@@ -120,14 +120,14 @@ CASES = [
         want=Reason.TOO_YOUNG,
     ),
     Case(
-        id="quick OOM, no memory is recommended (D35)",
+        id="quick OOM, no memory recommended (D35)",
         recommended=NO_MEMORY,
         age=HOUR,
         oomed=True,
         want=Reason.TOO_YOUNG,
     ),
     Case(
-        id="quick OOM, out of range otherwise (D35)",
+        id="quick OOM, out of range in CPU (D35)",
         recommended=OUT_OF_RANGE,
         age=HOUR,
         oomed=True,
@@ -150,7 +150,7 @@ CASES = [
         want=Reason.OOMED_QUICKLY,
     ),
     Case(
-        id="quick OOM, and its resize still goes on",
+        id="quick OOM, its resize is in progress",
         recommended=MORE_MEMORY,
         age=3 * HOUR,
         oomed=True,
@@ -161,7 +161,7 @@ CASES = [
 ]
 
 
-def judged(
+def judge(
     given: Pod,
     autoscaler: VerticalPodAutoscaler,
     *,
@@ -181,8 +181,8 @@ def judged(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_judge_pod(case: Case) -> None:
-    outcome = judged(
-        aged(case.age, oomed=case.oomed, resizing=case.resizing),
+    outcome = judge(
+        pod_of_age(case.age, oomed=case.oomed, resizing=case.resizing),
         vpa(recommendations=(case.recommended,)),
         resized_at=None if case.resized_ago is None else NOW - case.resized_ago,
     )
@@ -190,38 +190,38 @@ def test_judge_pod(case: Case) -> None:
     assert reason is case.want
 
 
-def test_a_vpa_without_recommendation_leaves_its_pods_alone() -> None:
-    outcome = judged(aged(24 * HOUR), vpa(recommendations=None))
+def test_pods_of_a_vpa_without_recommendation_are_left_alone() -> None:
+    outcome = judge(pod_of_age(24 * HOUR), vpa(recommendations=None))
     assert isinstance(outcome, Decision)
     assert outcome.reason is Reason.NO_RECOMMENDATION
 
 
 WITHOUT_DIFFERENCE = {
-    "has exactly what is recommended": (recommendation(target={"cpu": "100m", "memory": "100Mi"}),),
-    "nothing is recommended for its containers": (),
+    "requests equal to the target": (recommendation(target={"cpu": "100m", "memory": "100Mi"}),),
+    "no recommendation for its containers": (),
 }
 
 
 @pytest.mark.parametrize("recommended", WITHOUT_DIFFERENCE.values(), ids=WITHOUT_DIFFERENCE)
-def test_a_threshold_of_zero_takes_nobody_down_for_no_difference(
+def test_with_a_threshold_of_zero_equal_pods_are_left_alone(
     recommended: tuple[ContainerRecommendation, ...],
 ) -> None:
     autoscaler = vpa(recommendations=recommended)
-    outcome = judged(aged(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
+    outcome = judge(pod_of_age(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
     assert isinstance(outcome, Decision)
     assert outcome.reason is Reason.NO_CHANGE
 
 
-def test_a_threshold_of_zero_lets_every_difference_count() -> None:
+def test_with_a_threshold_of_zero_every_difference_counts() -> None:
     slightly = recommendation(target={"cpu": "102m", "memory": "100Mi"})
     autoscaler = vpa(recommendations=(slightly,))
-    outcome = judged(aged(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
+    outcome = judge(pod_of_age(24 * HOUR), autoscaler, thresholds=Thresholds(min_change=0.0))
     assert isinstance(outcome, Candidate)
 
 
-def test_a_quantity_that_is_none_costs_its_own_pods_alone() -> None:
+def test_a_pod_with_an_invalid_recommendation_is_unreadable() -> None:
     broken = recommendation(target={"cpu": "lots"})
-    outcome = judged(aged(24 * HOUR), vpa(recommendations=(broken,)))
+    outcome = judge(pod_of_age(24 * HOUR), vpa(recommendations=(broken,)))
     assert isinstance(outcome, Decision)
     assert outcome.reason is Reason.UNREADABLE
 
@@ -237,18 +237,18 @@ def test_oom_threshold(*, gate: bool, seconds: int | None, want: int) -> None:
     assert threshold == timedelta(seconds=want)
 
 
-# What the spec requests, and the (cpu, memory) changes of a resize to 200m and 200Mi.
-ASKED = [
+# CPU and memory requests of the spec, and the changes of a resize to 200m and 200Mi.
+PRESENT_SPECS = [
     ("200m", "200Mi", set()),
     ("150m", "200Mi", {("app", "cpu")}),
 ]
 
 
-@pytest.mark.parametrize(("cpu", "memory", "changes"), ASKED)
-def test_a_report_that_is_half_old_does_not_shrink_a_limit_that_was_asked_for(
+@pytest.mark.parametrize(("cpu", "memory", "changes"), PRESENT_SPECS)
+def test_a_partly_outdated_report_does_not_reduce_a_limit(
     cpu: str, memory: str, changes: set[tuple[str, str]]
 ) -> None:
-    """The kubelet reports the new memory request beside the old limit, and the old cpu."""
+    """The kubelet reports the new memory request, the old limit and the old cpu request."""
     limits = {"memory": "400Mi"}
     asked = pod(containers=(container(requests={"cpu": cpu, "memory": memory}, limits=limits),))
     reported = ResourceRequirements(
@@ -262,7 +262,7 @@ def test_a_report_that_is_half_old_does_not_shrink_a_limit_that_was_asked_for(
     exactly = {"cpu": "200m", "memory": "200Mi"}
     recommended = recommendation(target=exactly, lower=exactly, upper=exactly)
     autoscaler = vpa(recommendations=(recommended,))
-    candidate = judged(given, autoscaler)
+    candidate = judge(given, autoscaler)
     assert isinstance(candidate, Candidate)
     plan = plan_candidate(candidate, autoscaler, ())
     assert isinstance(plan, ResizePlan)

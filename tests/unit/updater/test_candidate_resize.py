@@ -1,4 +1,4 @@
-"""Plans are shared by candidates that are alike in all that counts, and by no others."""
+"""Resize plans are shared by candidates that are equal in the inputs of the plan."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ import pytest
 from builders import container, pod, recommendation, vpa
 from common.api.core import ContainerStatus, Pod, PodCondition, ResourceRequirements
 from updater.decision import Decision, Reason, leave
+from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.evaluate.recommendation_fit import Measured, measure_pod
-from updater.evaluate.update_order import ContainerOomKill, Verdict
 from updater.plan.candidate import Candidate
 from updater.plan.candidate_resize import Planner, plan_candidate
 
@@ -27,7 +27,7 @@ def candidate(of: Pod = WEB) -> Candidate:
         processed=measured.processed,
         requests=measured.requests,
         drift=measured.drift,
-        verdict=Verdict.OOMED_QUICKLY,
+        why=Reason.OOMED_QUICKLY,
         ooms=(),
     )
 
@@ -35,8 +35,8 @@ def candidate(of: Pod = WEB) -> Candidate:
 FIRST = candidate()
 
 
-def changed(**status: object) -> Candidate:
-    """The first candidate, but for what the kubelet says."""
+def with_status(**status: object) -> Candidate:
+    """Return the first candidate with another status."""
     given = msgspec.structs.replace(WEB.status, **status)
     return replace(FIRST, pod=msgspec.structs.replace(WEB, status=given))
 
@@ -47,7 +47,7 @@ REPORTED = (ContainerStatus(name="app", resources=ResourceRequirements(limits={"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A candidate after the first one."""
+    """The next candidate, and whether it shares the plan."""
 
     id: str
     candidate: Candidate
@@ -55,20 +55,24 @@ class Case:
 
 
 CASES = [
-    Case(id="the same", candidate=FIRST, shares=True),
-    Case(id="a replica", candidate=changed(phase="Pending"), shares=True),
-    Case(id="a report", candidate=changed(container_statuses=REPORTED), shares=False),
-    Case(id="a QoS class", candidate=changed(qos_class="Guaranteed"), shares=False),
-    Case(id="a resize that is pending", candidate=changed(conditions=(DEFERRED,)), shares=False),
+    Case(id="the same candidate", candidate=FIRST, shares=True),
+    Case(id="a replica", candidate=with_status(phase="Pending"), shares=True),
     Case(
-        id="one that is not worth an update",
+        id="another report of the kubelet",
+        candidate=with_status(container_statuses=REPORTED),
+        shares=False,
+    ),
+    Case(id="another QoS class", candidate=with_status(qos_class="Guaranteed"), shares=False),
+    Case(id="a pending resize", candidate=with_status(conditions=(DEFERRED,)), shares=False),
+    Case(
+        id="a candidate that is left alone",
         candidate=replace(FIRST, left=leave(Reason.TOO_YOUNG)),
         shares=False,
     ),
-    Case(id="a verdict", candidate=replace(FIRST, verdict=Verdict.DRIFTED), shares=False),
-    Case(id="an OOM kill", candidate=replace(FIRST, ooms=(KILL,)), shares=False),
+    Case(id="another verdict", candidate=replace(FIRST, why=Reason.DRIFTED), shares=False),
+    Case(id="another OOM kill", candidate=replace(FIRST, ooms=(KILL,)), shares=False),
     Case(
-        id="a spec",
+        id="another spec",
         candidate=candidate(pod(containers=(container(requests={"cpu": "150m"}),))),
         shares=False,
     ),
@@ -76,7 +80,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_the_plan_is_the_one_that_would_be_made_anew(case: Case) -> None:
+def test_a_shared_plan_equals_a_new_plan(case: Case) -> None:
     planner = Planner(VPA, ())
     first = planner.plan(FIRST)
     plan = planner.plan(case.candidate)

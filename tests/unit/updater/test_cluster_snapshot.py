@@ -1,4 +1,4 @@
-"""What a VPA's mode means, and which VPAs matter for running pods."""
+"""Update modes of VPAs, and VPAs that may change running pods."""
 
 from typing import Any
 
@@ -58,6 +58,6 @@ def test_which_vpas_may_change_running_pods(mode: str | None, *, boosts: bool, w
         ("SomethingNewer", True, "its update mode is not known to this version"),
     ],
 )
-def test_which_vpas_are_passed_over(mode: str, *, gate: bool, want: str | None) -> None:
+def test_which_vpas_are_skipped(mode: str, *, gate: bool, want: str | None) -> None:
     found = skipped_vpas([vpa("web", mode=mode)], FeatureGates(in_place=gate))
     assert found.get(("default", "web")) == want

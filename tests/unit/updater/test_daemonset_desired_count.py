@@ -1,4 +1,4 @@
-"""What a DaemonSet is taken to want, and how that follows its pods (X90)."""
+"""The desired number of pods of a DaemonSet, and its changes with the pods (X90)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,37 +33,42 @@ class Case:
 
 
 CASES = [
-    Case(id="all are there", want=6),
-    Case(id="three were evicted, and are missed", ready=3, live=3, want=6),
-    Case(id="three are back, and not ready yet", ready=3, want=6),
+    Case(id="all pods exist", want=6),
+    Case(id="three were evicted", ready=3, live=3, want=6),
+    Case(id="three are back and not ready", ready=3, want=6),
     Case(
-        id="first seen almost ten minutes ago: all are missed",
+        id="observed for just less than ten minutes: all six count",
         ready=3,
         live=3,
         observed=ObservedDaemons(LONG_AGO + SECOND, 3),
         want=6,
     ),
     Case(
-        id="three have never come in ten minutes",
+        id="three never existed in ten minutes",
         ready=3,
         live=3,
         observed=ObservedDaemons(LONG_AGO, 3),
         want=3,
     ),
     Case(
-        id="one of the three that did come was evicted",
+        id="one of the three existing pods was evicted",
         ready=2,
         live=2,
         observed=ObservedDaemons(LONG_AGO, 3),
         want=3,
     ),
-    Case(id="a node went", desired=5, live=5, want=5),
-    Case(id="its pod has yet to go", desired=5, want=6),
-    Case(id="two on a node, for a roll-out", live=9, observed=ObservedDaemons(LONG_AGO, 9), want=9),
-    Case(id="after that roll-out", observed=ObservedDaemons(LONG_AGO, 9), want=6),
-    Case(id="none is ready: as the reference, nothing is done", ready=0, want=0),
-    Case(id="the DaemonSet is not found", ready=None, desired=None, want=0),
-    Case(id="its status doesn't tell of nodes", desired=0, ready=2, want=2),
+    Case(id="a node was removed", desired=5, live=5, want=5),
+    Case(id="a node was removed, its pod still exists", desired=5, want=6),
+    Case(
+        id="two pods on a node during a rollout",
+        live=9,
+        observed=ObservedDaemons(LONG_AGO, 9),
+        want=9,
+    ),
+    Case(id="after the rollout", observed=ObservedDaemons(LONG_AGO, 9), want=6),
+    Case(id="none is ready: zero, as in the reference", ready=0, want=0),
+    Case(id="DaemonSet not found", ready=None, desired=None, want=0),
+    Case(id="a status without a number of nodes", desired=0, ready=2, want=2),
 ]
 
 
@@ -75,12 +80,14 @@ def test_wanted_daemons(case: Case) -> None:
     assert found == case.want
 
 
-async def test_the_pods_of_other_kinds_are_not_remembered() -> None:
+async def test_pods_of_other_kinds_are_not_observed() -> None:
     assert (await run(snapshot(UpdateMode.RECREATE), FakeActuator())).observed_daemons == {}
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(60, False), (0, True)], ids=["complete", "cut"])
-async def test_a_daemon_set_is_forgotten_after_a_complete_pass_without_it(
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(60, False), (0, True)], ids=["complete", "incomplete"]
+)
+async def test_a_daemon_set_is_dropped_after_a_complete_pass_without_it(
     seconds: float, *, kept: bool
 ) -> None:
     before = {AGENT: ObservedDaemons(LONG_AGO, 6)}
@@ -89,7 +96,7 @@ async def test_a_daemon_set_is_forgotten_after_a_complete_pass_without_it(
     assert after.observed_daemons == (before if kept else {})
 
 
-# Passes over six nodes, of which two have no room for a pod
+# Passes with six nodes, two of which have no room for a pod
 
 
 def four_of_six(*, ready: int, live: int) -> ClusterSnapshot:
@@ -118,12 +125,12 @@ async def evictions(
     return len(actuator.evicted)
 
 
-async def test_with_two_out_already_one_of_six_may_go_whoever_is_ready() -> None:
-    """The reference takes two of four, and then one of the two that are left."""
+async def test_with_two_of_six_pods_missing_one_is_evicted() -> None:
+    """The reference evicts two of four, and then one of the remaining two."""
     assert await evictions({}, ready=4, live=4) == 1
     assert await evictions({AGENT: ObservedDaemons(LONG_AGO, 6)}, ready=4, live=4) == 1
 
 
-async def test_where_two_never_came_half_of_four_may_go_and_no_more() -> None:
+async def test_with_two_pods_that_never_existed_half_of_four_are_evicted() -> None:
     assert await evictions({AGENT: ObservedDaemons(LONG_AGO, 4)}, ready=4, live=4) == 2
     assert await evictions({AGENT: ObservedDaemons(LONG_AGO, 4)}, ready=2, live=2) == 0

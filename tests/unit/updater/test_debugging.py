@@ -1,4 +1,4 @@
-"""GET /debug/plan: what is told of a plan, as JSON and as a table, and why there may be none."""
+"""GET /debug/plan: the plan as JSON and as a table, and errors."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from builders import CREATED, container, pod, recommendation, vpa
+from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.kube.lease import AdmissionStatus
 from ops_caller import Answer, get
@@ -54,13 +54,13 @@ async def ask(
     return await get(app, debugging.PATH, query=query, accept=accept)
 
 
-async def test_a_pod_is_told_with_its_reason_and_the_numbers_behind_it() -> None:
+async def test_a_pod_has_its_reason_and_numbers() -> None:
     plan = await planned(snapshot(UpdateMode.RECREATE, names=["web-0", "web-1", "web-2"]))
     answer = await ask(plan)
     assert (answer.status, answer.media) == (200, "application/json")
-    told = json.loads(answer.body)
-    (web,) = told.pop("vpas")
-    assert told == {
+    returned = json.loads(answer.body)
+    (web,) = returned.pop("vpas")
+    assert returned == {
         "at": "2026-03-01T12:00:00Z",
         "leading": True,
         "cachesFresh": True,
@@ -104,7 +104,7 @@ the lifetime threshold.
 """
 
 
-async def test_as_text_it_is_a_table() -> None:
+async def test_the_plan_as_text_is_a_table() -> None:
     (scaled,) = snapshot(UpdateMode.RECREATE, names=["web-0", "web-1"]).autoscaled
     wide = recommendation(lower={"cpu": "1m", "memory": "1"}, upper={"cpu": "1", "memory": "1Gi"})
     started = [NOW.replace(hour=10), NOW]
@@ -126,19 +126,19 @@ async def test_as_text_it_is_a_table() -> None:
         pytest.param("Off", "", "mode Off changes no running pods", id="mode Off"),
         pytest.param("Initial", "", "mode Initial changes no running pods", id="mode Initial"),
         pytest.param("Recreate", "", "none of the running pods is its own", id="no pods"),
-        pytest.param("InPlace", "needs a gate", "needs a gate", id="passed over"),
-        pytest.param("Later", "not known", "not known", id="of a newer version"),
+        pytest.param("InPlace", "needs a gate", "needs a gate", id="skipped"),
+        pytest.param("Later", "not known", "not known", id="a mode of a newer version"),
     ],
 )
-async def test_a_vpa_without_decisions_says_why(mode: str, skipped: str, why: str) -> None:
+async def test_a_vpa_without_decisions_has_a_reason(mode: str, skipped: str, why: str) -> None:
     given = vpa(mode=mode)
     plan = await planned(
         ClusterSnapshot(autoscaled=(), living=frozenset()),
         vpas=[given],
         skipped={key_of(given): skipped} if skipped else {},
     )
-    (told,) = json.loads((await ask(plan)).body)["vpas"]
-    assert told == {
+    (returned,) = json.loads((await ask(plan)).body)["vpas"]
+    assert returned == {
         "namespace": "default",
         "name": "web",
         "mode": mode,
@@ -149,14 +149,18 @@ async def test_a_vpa_without_decisions_says_why(mode: str, skipped: str, why: st
     assert row.split(maxsplit=6) == ["default", "web", "-", "-", "-", "-", why]
 
 
-async def test_pods_of_which_nothing_can_be_compared_have_no_numbers() -> None:
+async def test_unreadable_pods_have_no_numbers() -> None:
     broken = pod("web-0", containers=(container(requests={"cpu": "a lot"}),))
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
     (scaled,) = given.autoscaled
     pods = (structs.replace(live_pod("web-0"), spec=broken.spec),)
     plan = await planned(replace(given, autoscaled=(replace(scaled, pods=pods),)))
-    (told,) = json.loads((await ask(plan)).body)["vpas"][0]["pods"]
-    assert (told["reason"], told["resourceDiff"], told["containers"]) == ("unreadable", None, [])
+    (returned,) = json.loads((await ask(plan)).body)["vpas"][0]["pods"]
+    assert (returned["reason"], returned["resourceDiff"], returned["containers"]) == (
+        "unreadable",
+        None,
+        [],
+    )
 
 
 async def test_columns_of_a_long_table_are_as_wide_as_their_widest_cell() -> None:
@@ -170,36 +174,36 @@ async def test_columns_of_a_long_table_are_as_wide_as_their_widest_cell() -> Non
     assert {row[column - 2 :].split()[0] for row in rows} == {"outside_range", "budget_exhausted"}
 
 
-@pytest.mark.parametrize("tell", [debugging.as_json, debugging.as_text])
-async def test_a_vpa_of_many_pods_is_told_in_slices_between_which_others_have_their_turn(
-    tell: Callable[[PassPreview], AsyncIterator[bytes | str]],
+@pytest.mark.parametrize("encode", [debugging.as_json, debugging.as_text])
+async def test_a_vpa_with_many_pods_is_written_in_chunks_that_yield_to_other_tasks(
+    encode: Callable[[PassPreview], AsyncIterator[bytes | str]],
 ) -> None:
     names = [f"web-{number:04}" for number in range(1_700)]
     plan = await planned(snapshot(UpdateMode.RECREATE, names=names))
-    turns = 0
+    yields = 0
 
     async def another() -> None:
-        nonlocal turns
+        nonlocal yields
         while True:
             await asyncio.sleep(0)
-            turns += 1
+            yields += 1
 
     task = asyncio.create_task(another())
-    parts = [part if isinstance(part, str) else part.decode() async for part in tell(plan)]
+    parts = [part if isinstance(part, str) else part.decode() async for part in encode(plan)]
     task.cancel()
     in_part = [sum(part.count(f"web-{hundred:02}") for hundred in range(17)) for part in parts]
     assert sum(in_part) == len(names)
     assert max(in_part) <= 500
-    assert turns >= len(names) // 500
+    assert yields >= len(names) // 500
 
 
-async def test_a_table_of_nothing_says_so() -> None:
+async def test_an_empty_table() -> None:
     plan = await planned(ClusterSnapshot(autoscaled=(), living=frozenset()))
     assert (await ask(plan, accept="text/plain")).body.endswith(b"\n\nThere is no such VPA.\n")
     assert json.loads((await ask(plan)).body)["vpas"] == []
 
 
-async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_described() -> None:
+async def test_answers_for_random_clusters_match_their_schema() -> None:
     for seed in range(50):
         given = random_cluster(seed, now=NOW)
         decisions = await preview(
@@ -209,15 +213,17 @@ async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_descri
             admission_ready=given.admission_ready,
         )
         plan = await planned(given.snapshot, decisions=decisions)
-        told = msgspec.json.decode((await ask(plan)).body, type=debugging.PlanAnswer)
+        returned = msgspec.json.decode((await ask(plan)).body, type=debugging.PlanAnswer)
         assert {
-            (pod.name, pod.decision, pod.reason, pod.until) for vpa in told.vpas for pod in vpa.pods
+            (pod.name, pod.decision, pod.reason, pod.until)
+            for vpa in returned.vpas
+            for pod in vpa.pods
         } == {
             (uid.removeprefix("uid-"), each.action, each.reason, each.until)
             for uid, each in decisions.items()
         }
         rows = (await ask(plan, accept="text/plain")).body.splitlines()
-        assert len(rows) == 3 + len(decisions) + sum(vpa.why is not None for vpa in told.vpas)
+        assert len(rows) == 3 + len(decisions) + sum(vpa.why is not None for vpa in returned.vpas)
 
 
 @pytest.mark.parametrize(
@@ -229,14 +235,14 @@ async def test_whatever_the_cluster_is_like_the_answer_is_the_one_that_is_descri
         ("vpa=web&namespace=shop", Scope("shop", "web")),
     ],
 )
-async def test_only_what_is_asked_for_is_planned(query: str, scope: Scope) -> None:
+async def test_only_the_requested_scope_is_planned(query: str, scope: Scope) -> None:
     asked: list[Scope] = []
     await ask(NotNow.PLANNING, query=query, asked=asked)
     assert asked == [scope]
 
 
 @pytest.mark.parametrize("why", NotNow)
-async def test_there_may_be_no_plan(why: NotNow) -> None:
+async def test_errors_of_the_endpoint(why: NotNow) -> None:
     answer = await ask(why)
     assert answer.status == (409 if why in (NotNow.PLANNING, NotNow.UNDER_WAY) else 503)
     assert json.loads(answer.body) == {"error": str(why)}
@@ -244,15 +250,7 @@ async def test_there_may_be_no_plan(why: NotNow) -> None:
     assert (text.status, text.body.decode()) == (answer.status, f"no plan: {why}\n")
 
 
-def test_vpas_of_the_same_namespace_are_within_reach_as_one_may_be_older() -> None:
-    there = [vpa(), vpa("older", created=CREATED.replace(year=2025)), vpa("web", namespace="b")]
-    assert Scope("default", "web").reach(there) == tuple(there[:2])
-    assert Scope("", "web").reach(there) == tuple(there)
-    assert Scope("b").reach(there) == tuple(there[2:])
-    assert Scope("elsewhere").reach(there) == ()
-
-
-def test_the_answers_are_described() -> None:
+def test_the_openapi_document_describes_the_answers() -> None:
     app = fastapi.FastAPI()
     app.include_router(debugging.router(never))
     described = app.openapi()["paths"][debugging.PATH]["get"]

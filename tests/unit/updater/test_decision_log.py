@@ -1,4 +1,4 @@
-"""What is logged about decisions: each change once, and no line for each pod that is fine."""
+"""Logs of decisions: each change once, and no line for pods that need no update."""
 
 import logging
 from datetime import timedelta
@@ -15,40 +15,40 @@ from updater_harness import NOW, context_of, live_pod, snapshot
 YOUNG, SMALL = leave(Reason.TOO_YOUNG), leave(Reason.TOO_SMALL)
 BUSY, GONE = wait(Reason.BUDGET_EXHAUSTED), evict(Reason.OUTSIDE_RANGE)
 
-# Decisions about one pod in a row, and those that are told at the default verbosity.
+# Consecutive decisions about one pod, and those that are logged at the default verbosity.
 ROWS = [
-    pytest.param([YOUNG, YOUNG, SMALL], [], id="a pod that is fine all its life"),
-    pytest.param([YOUNG, BUSY, BUSY, GONE], [BUSY, GONE], id="one that is waiting, once"),
-    pytest.param([BUSY, SMALL, SMALL], [BUSY, SMALL], id="one that needs nothing any more"),
-    pytest.param([BUSY, wait(Reason.NO_TURN), BUSY], [BUSY], id="one without a turn in between"),
-    pytest.param(
-        [leave(Reason.UNREADABLE)], [leave(Reason.UNREADABLE)], id="one that can not be read"
-    ),
+    pytest.param([YOUNG, YOUNG, SMALL], [], id="a pod that needs no update"),
+    pytest.param([YOUNG, BUSY, BUSY, GONE], [BUSY, GONE], id="a pod that waits is logged once"),
+    pytest.param([BUSY, SMALL, SMALL], [BUSY, SMALL], id="a pod that no longer needs an update"),
+    pytest.param([BUSY, wait(Reason.NO_TURN), BUSY], [BUSY], id="a pod that a pass did not reach"),
+    pytest.param([leave(Reason.UNREADABLE)], [leave(Reason.UNREADABLE)], id="an unreadable pod"),
 ]
 
 
 def decide(decision: Decision, before: UpdaterState) -> UpdaterState:
-    """Run a pass that comes to this decision; what it remembers."""
+    """Record this decision in a pass; return the state after the pass."""
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
     results = PassResults(context_of(given, before))
     subject = Subject(given.autoscaled[0].vpa)
     results.decide(PodOutcome(live_pod("web-0"), decision, before.of("uid-web-0"), subject))
-    return results.state(given, complete=True)
+    return results.state(complete=True)
 
 
-@pytest.mark.parametrize(("decisions", "told"), ROWS)
-def test_what_is_told(
-    decisions: list[Decision], told: list[Decision], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("decisions", "logged"), ROWS)
+def test_which_decisions_are_logged(
+    decisions: list[Decision], logged: list[Decision], caplog: pytest.LogCaptureFixture
 ) -> None:
     state = UpdaterState({"uid-web-0": NO_MEMORY})
     with caplog.at_level(logging.INFO):
         for decision in decisions:
             state = decide(decision, state)
     lines = [(vars(line)["decision"], vars(line)["reason"]) for line in caplog.records]
-    assert lines == [(each.action.value, each.reason.value) for each in told]
+    assert lines == [(each.action.value, each.reason.value) for each in logged]
 
 
-def test_a_line_says_until_when_where_that_is_known(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_has_the_time_until_which_the_decision_holds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     until = NOW + timedelta(milliseconds=1500)
     with caplog.at_level(logging.INFO):
         for decision in (wait(Reason.RESIZE_DEFERRED, until=until), BUSY):

@@ -1,10 +1,10 @@
-"""Dry runs of replacements: what an answer means, and how often the API server is asked."""
+"""Dry runs of replacements: the meaning of answers, and the frequency of requests."""
 
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from msgspec import structs
@@ -34,6 +34,8 @@ from common.errors import (
 )
 from common.runtime.rate_limit import RateLimiter
 from common.target.owners import Controller
+from fixed_clock import FixedClock
+from updater.actuation import TemplatePods
 from updater.decision import Reason
 from updater.eviction.dry_run_answer import after_answer, after_error, refusal_after
 from updater.execute import RateLimits
@@ -42,7 +44,7 @@ from updater.state import UpdaterState
 from updater_harness import NAMES, NOW, OPEN, WEB, FakeActuator, preview, snapshot
 from updater_harness import run as run_pass
 
-# What an answer means
+# Answers
 
 QUOTA = (
     'pods "web-x" is forbidden: exceeded quota: team, requested: requests.cpu=200m, '
@@ -74,7 +76,7 @@ ERRORS: dict[str, tuple[KubeError | DecodeError, Reason | None]] = {
     "a conflict": (ConflictError("no"), Reason.EVICTION_FAILED),
     "throttled": (TooManyRequestsError("slow down"), Reason.EVICTION_FAILED),
     "a webhook that fails": (ServerError("failed calling webhook"), Reason.EVICTION_FAILED),
-    "a token that expired": (UnauthorizedError("who?"), Reason.EVICTION_FAILED),
+    "an expired token": (UnauthorizedError("who?"), Reason.EVICTION_FAILED),
     "no answer": (UnreachableError("away"), Reason.EVICTION_FAILED),
     "an answer that can't be read": (DecodeError("what?"), Reason.EVICTION_FAILED),
 }
@@ -89,7 +91,7 @@ def test_errors(error: KubeError | DecodeError, want: Reason | None) -> None:
         assert str(error) in found.detail, "the API server's sentence"
 
 
-def test_a_quota_of_an_unreadable_pod_stands() -> None:
+def test_a_quota_refusal_of_an_unreadable_pod_counts() -> None:
     broken = pod(containers=(container(requests={"cpu": "many"}),))
     found = after_error(broken, ForbiddenError(QUOTA.format("400m")))
     assert found is not None
@@ -110,7 +112,7 @@ ANSWERS: dict[str, tuple[Mapping[str, str], Mapping[str, str], str]] = {
         PATCHED,
         "its requests would not be those recommended; app would request cpu 100m and memory 256Mi",
     ),
-    "no requests at all": (
+    "no requests": (
         {},
         PATCHED,
         WRONG.format("nothing"),
@@ -128,23 +130,23 @@ def test_answers(requests: Mapping[str, str], annotations: Mapping[str, str], wa
         assert found.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
 
 
-def test_nothing_recommended_is_no_refusal() -> None:
+def test_without_a_recommendation_there_is_no_refusal() -> None:
     assert after_answer(pod(), vpa(), ()) is None
 
 
-# How often it is asked
+# The frequency of dry runs
 
 
-def right() -> Pod:
+def recommended_pod() -> Pod:
     return pod(containers=(container(requests=RIGHT),), annotations=PATCHED)
 
 
 @dataclass(slots=True)
-class Replacements:
-    """Answers as it is told to, and remembers for which pods it was asked."""
+class FakeReplacements(TemplatePods):
+    """Returns ``answer`` to each dry run, and records the pods."""
 
-    answer: Callable[[], Pod] = right
-    at: int = 1  # the generation
+    answer: Callable[[], Pod] = recommended_pod
+    current: int = 1  # generation of the controller
     supported: bool = True
     asked: list[str] = field(default_factory=list)
 
@@ -152,7 +154,7 @@ class Replacements:
         return self.supported
 
     def generation(self, controller: Controller) -> int:
-        return self.at
+        return self.current
 
     async def create(self, pod: Pod, controller: Controller) -> Pod:
         self.asked.append(pod.metadata.name)
@@ -167,20 +169,12 @@ def refused() -> Pod:
     raise InvalidError("policy says no")
 
 
-def away() -> Pod:
+def unreachable() -> Pod:
     raise UnreachableError("away")
 
 
-@dataclass(frozen=True, slots=True)
-class At:
-    time: datetime
-
-    def now(self) -> datetime:
-        return self.time
-
-
 async def run(
-    replacements: Replacements | None,
+    replacements: FakeReplacements | None,
     actuator: FakeActuator,
     *,
     state: UpdaterState | None = None,
@@ -194,7 +188,7 @@ async def run(
         given or snapshot(UpdateMode.RECREATE, names=names),
         actuator,
         state=state,
-        clock=At(NOW + timedelta(minutes=minutes)),
+        clock=FixedClock(NOW + timedelta(minutes=minutes)),
         limits=limits,
         replacements=replacements,
         seconds=math.inf,
@@ -202,14 +196,14 @@ async def run(
     )
 
 
-async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
-    replacements, actuator = Replacements(), FakeActuator()
+async def test_a_workload_has_one_dry_run_in_a_pass() -> None:
+    replacements, actuator = FakeReplacements(), FakeActuator()
     state = await run(replacements, actuator)
     assert len(replacements.asked) == 1
     assert sorted(actuator.evicted) == NAMES
     assert not state.dry_runs
     await run(replacements, actuator, names=["next-0", "next-1"])
-    assert len(replacements.asked) == 2, "what was accepted holds for one pass"
+    assert len(replacements.asked) == 2, "an accepted replacement counts for one pass"
 
 
 @pytest.mark.parametrize(
@@ -219,8 +213,8 @@ async def test_one_dry_run_for_a_workload_in_a_pass() -> None:
         (unpatched, Reason.REPLACEMENT_LACKS_RECOMMENDATION),
     ],
 )
-async def test_a_refusal_costs_no_pod(answer: Callable[[], Pod], reason: Reason) -> None:
-    replacements, actuator = Replacements(answer), FakeActuator()
+async def test_after_a_refusal_no_pod_is_evicted(answer: Callable[[], Pod], reason: Reason) -> None:
+    replacements, actuator = FakeReplacements(answer), FakeActuator()
     state = await run(replacements, actuator)
     assert not actuator.evicted
     assert len(replacements.asked) == 1
@@ -232,35 +226,35 @@ async def test_a_refusal_costs_no_pod(answer: Callable[[], Pod], reason: Reason)
         assert decision.until == NOW + OPEN.interval
     second = FakeActuator()
     state = await run(replacements, second, state=state, minutes=0.9)
-    assert len(replacements.asked) == 1, "asked again only after a pause"
+    assert len(replacements.asked) == 1, "repeated only after a delay"
     assert not second.evicted
     assert not second.refused, "an Event once per change"
     planned = await preview(snapshot(UpdateMode.RECREATE), state)
     assert {each.reason for each in planned.values()} == {reason}
-    assert len(replacements.asked) == 1, "a plan asks nobody"
+    assert len(replacements.asked) == 1, "a plan sends no dry run"
 
 
-async def test_pauses_grow_and_the_end_of_a_refusal_is_seen() -> None:
-    replacements, actuator = Replacements(refused), FakeActuator()
+async def test_delays_grow_and_the_end_of_a_refusal_is_detected() -> None:
+    replacements, actuator = FakeReplacements(refused), FakeActuator()
     state = await run(replacements, actuator)
     for minutes, times in ((1, 2), (2, 2), (2.9, 2), (3, 3), (6.9, 3), (7, 4)):
         state = await run(replacements, actuator, state=state, minutes=minutes)
         assert len(replacements.asked) == times, minutes
     assert not actuator.evicted
-    replacements.answer = right
+    replacements.answer = recommended_pod
     state = await run(replacements, actuator, state=state, minutes=15)
     assert sorted(actuator.evicted) == NAMES
     assert not state.dry_runs
 
 
-def changed(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
+def snapshot_with(autoscaler: VerticalPodAutoscaler) -> ClusterSnapshot:
     given = snapshot(UpdateMode.RECREATE)
     (scaled,) = given.autoscaled
     return replace(given, autoscaled=(replace(scaled, vpa=autoscaler),))
 
 
-async def test_another_recommendation_policy_or_template_is_tried_at_once() -> None:
-    replacements, actuator = Replacements(refused), FakeActuator()
+async def test_another_recommendation_policy_or_template_is_tried_immediately() -> None:
+    replacements, actuator = FakeReplacements(refused), FakeActuator()
     state = await run(replacements, actuator)
     same = snapshot(UpdateMode.RECREATE).autoscaled[0].vpa
     other = RecommendedPodResources(
@@ -270,25 +264,25 @@ async def test_another_recommendation_policy_or_template_is_tried_at_once() -> N
         replacements,
         actuator,
         state=state,
-        given=changed(structs.replace(same, status=VpaStatus(recommendation=other))),
+        given=snapshot_with(structs.replace(same, status=VpaStatus(recommendation=other))),
     )
     assert len(replacements.asked) == 2
     bounded = vpa(policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "1"}),)).spec
     policy = structs.replace(same.spec, resource_policy=bounded.resource_policy)
     state = await run(
-        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
+        replacements, actuator, state=state, given=snapshot_with(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 3
-    replacements.at = 2
+    replacements.current = 2
     await run(
-        replacements, actuator, state=state, given=changed(structs.replace(same, spec=policy))
+        replacements, actuator, state=state, given=snapshot_with(structs.replace(same, spec=policy))
     )
     assert len(replacements.asked) == 4
     assert not actuator.evicted
 
 
-async def test_a_call_without_an_answer_holds_for_one_pass() -> None:
-    replacements, actuator = Replacements(away), FakeActuator()
+async def test_a_dry_run_without_an_answer_counts_for_one_pass() -> None:
+    replacements, actuator = FakeReplacements(unreachable), FakeActuator()
     state = await run(replacements, actuator)
     assert not actuator.evicted
     assert not actuator.refused
@@ -296,19 +290,19 @@ async def test_a_call_without_an_answer_holds_for_one_pass() -> None:
     decision = state.of("uid-web-0").decision
     assert decision is not None
     assert (decision.reason, decision.until) == (Reason.EVICTION_FAILED, None)
-    replacements.answer = right
+    replacements.answer = recommended_pod
     await run(replacements, actuator, state=state)
     assert sorted(actuator.evicted) == NAMES
 
 
-async def test_nothing_is_sent_if_the_pass_ends_while_the_api_server_is_asked() -> None:
+async def test_nothing_is_evicted_if_the_pass_ends_during_the_dry_run() -> None:
     stop, actuator = asyncio.Event(), FakeActuator()
 
-    def late() -> Pod:
+    def stop_and_answer() -> Pod:
         stop.set()
-        return right()
+        return recommended_pod()
 
-    state = await run(Replacements(late), actuator, stop=stop)
+    state = await run(FakeReplacements(stop_and_answer), actuator, stop=stop)
     assert not actuator.evicted
     decision = state.of("uid-web-0").decision
     assert decision is not None
@@ -322,36 +316,36 @@ class CountingLimiter(RateLimiter):
         self.passed += 1
 
 
-@pytest.mark.parametrize(("answer", "want"), [(refused, 0), (right, len(NAMES))])
-async def test_only_what_is_sent_uses_up_the_rate_limit(
+@pytest.mark.parametrize(("answer", "want"), [(refused, 0), (recommended_pod, len(NAMES))])
+async def test_dry_runs_do_not_use_the_eviction_rate_limit(
     answer: Callable[[], Pod], want: int
 ) -> None:
     limiter, actuator = CountingLimiter(0, 0), FakeActuator()
-    await run(Replacements(answer), actuator, limits=RateLimits(evictions=limiter))
+    await run(FakeReplacements(answer), actuator, limits=RateLimits(evictions=limiter))
     assert (limiter.passed, len(actuator.evicted)) == (want, want)
 
 
-async def test_controllers_without_a_template_are_not_asked_about() -> None:
-    replacements, actuator = Replacements(refused, supported=False), FakeActuator()
+async def test_controllers_without_a_template_have_no_dry_run() -> None:
+    replacements, actuator = FakeReplacements(refused, supported=False), FakeActuator()
     await run(replacements, actuator)
     assert not replacements.asked
     assert sorted(actuator.evicted) == NAMES
 
 
-async def test_without_the_flag_nothing_is_asked() -> None:
+async def test_without_the_flag_there_is_no_dry_run() -> None:
     actuator = FakeActuator()
     await run(None, actuator)
     assert sorted(actuator.evicted) == NAMES
 
 
-async def test_refusals_of_controllers_that_are_gone_are_forgotten() -> None:
-    state = await run(Replacements(refused), FakeActuator())
+async def test_refusals_of_deleted_controllers_are_dropped() -> None:
+    state = await run(FakeReplacements(refused), FakeActuator())
     assert set(state.dry_runs) == {WEB}
     empty = ClusterSnapshot(autoscaled=(), living=frozenset())
-    assert not (await run(Replacements(), FakeActuator(), state=state, given=empty)).dry_runs
+    assert not (await run(FakeReplacements(), FakeActuator(), state=state, given=empty)).dry_runs
 
 
-def test_a_pause_is_thirty_two_intervals_at_most() -> None:
+def test_a_delay_is_at_most_thirty_two_intervals() -> None:
     decision = after_error(pod(), InvalidError("no"))
     assert decision is not None
     minute, found = timedelta(minutes=1), None

@@ -1,4 +1,4 @@
-"""Directions of change without which nothing is evicted: updater.md 8, D14, D34; KEP-4831."""
+"""Requirements on the direction of changes for evictions: updater.md 8, D14, D34; KEP-4831."""
 
 import pytest
 from hypothesis import given
@@ -106,30 +106,30 @@ def test_requirements_met(
     assert met is want
 
 
-# Which policy, and whether a target that only the other resource's change admits is one.
+# Policies; True: the target of memory counts.
 CPU_ALONE = ContainerPolicy(container_name="app", controlled_resources=("cpu",))
 ANY_CPU_ALONE = ContainerPolicy(container_name="*", controlled_resources=("cpu",))
 NEITHER = ContainerPolicy(container_name="app", controlled_resources=())
-UNSAID = ContainerPolicy(container_name="app")
+UNSPECIFIED = ContainerPolicy(container_name="app")
 OF_ANOTHER = ContainerPolicy(container_name="other", controlled_resources=("cpu",))
 
 
 @pytest.mark.parametrize(
     ("present", "policies", "want"),
     [
-        pytest.param(PRESENT, (UNSAID,), True, id="both are controlled"),
+        pytest.param(PRESENT, (UNSPECIFIED,), True, id="both are controlled"),
         pytest.param(PRESENT, (OF_ANOTHER,), True, id="a policy of another container"),
         pytest.param(PRESENT, (CPU_ALONE,), False, id="memory isn't controlled"),
         pytest.param(PRESENT, (ANY_CPU_ALONE,), False, id="memory isn't controlled anywhere"),
         pytest.param(PRESENT, (NEITHER,), False, id="nothing is controlled"),
-        pytest.param({"cpu": "200m"}, (UNSAID,), True, id="a request comes"),
-        pytest.param({"cpu": "200m"}, (CPU_ALONE,), False, id="no request comes"),
+        pytest.param({"cpu": "200m"}, (UNSPECIFIED,), True, id="a request will be added"),
+        pytest.param({"cpu": "200m"}, (CPU_ALONE,), False, id="no request will be added"),
     ],
 )
-def test_a_target_left_for_a_resource_that_is_not_controlled_counts_for_nothing(
+def test_a_target_of_a_resource_that_is_not_controlled_is_ignored(
     present: dict[str, str], policies: tuple[ContainerPolicy, ...], *, want: bool
 ) -> None:
-    """D34: the status keeps such a target until the recommender has read the policy."""
+    """D34: the status has this target until the recommender has read the policy."""
     met = requirements_met(
         (rule(HIGHER, "memory"),),
         requests={"app": parse_quantities(present)},
@@ -156,12 +156,12 @@ AMOUNTS = st.dictionaries(
         max_size=2,
     ),
 )
-def test_requests_of_resources_without_a_target_decide_nothing(
+def test_requests_of_resources_without_a_target_are_ignored(
     containers: list[tuple[dict[str, str], dict[str, str]]],
     others: list[dict[str, str]],
     rules: list[EvictionRequirement],
 ) -> None:
-    """D34: whatever a container requests of what has no target, the answer is the same."""
+    """D34: the result doesn't depend on requests of resources without a target."""
 
     def met(requests: list[dict[str, str]]) -> bool:
         return requirements_met(

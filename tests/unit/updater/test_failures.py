@@ -1,4 +1,4 @@
-"""What refused calls mean, and what follows: updater.md 10.3 with D29, and 9."""
+"""Refused calls: classification, and the decisions that follow (updater.md 9, 10.3, D29)."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,13 +22,13 @@ from common.errors import (
 from common.resources import parse_quantities
 from updater.decision import Decision, Reason, evict, leave, wait
 from updater.failures import (
-    ResizeFailure,
     after_refused_eviction,
     after_refused_resize,
     classify,
     may_have_happened,
 )
-from updater.resize.resize_state import Attempt, Infeasible, Part
+from updater.resize.infeasible_resize import Infeasible, Part
+from updater.resize.resize_decision import Attempt
 from updater.snapshot.live_node import NodeCapacity
 from updater.state import PodMemory, ResizeRefusal
 
@@ -49,45 +49,45 @@ NOT_LEADING = NotLeadingError("may have run out", reason="NotLeading")
 ONE = {"app": parse_quantities({"cpu": "1"})}
 
 ANSWERS = {
-    "conflict": (ConflictError("stale"), ResizeFailure.TRANSIENT),
-    "throttled": (TooManyRequestsError("slow down"), ResizeFailure.TRANSIENT),
-    "server error": (ServerError("trouble", status=500), ResizeFailure.TRANSIENT),
-    "time-out": (ServerError("timeout", status=504), ResizeFailure.TRANSIENT),
-    "no answer": (AWAY, ResizeFailure.TRANSIENT),
-    "our Lease may have run out": (NOT_LEADING, ResizeFailure.TRANSIENT),
-    "our token expired": (UnauthorizedError("who?"), ResizeFailure.TRANSIENT),
-    "node capacity": (TOO_LARGE, ResizeFailure.NODE_CAPACITY),
+    "conflict": (ConflictError("stale"), Reason.RESIZE_RETRY),
+    "throttled": (TooManyRequestsError("slow down"), Reason.RESIZE_RETRY),
+    "server error": (ServerError("trouble", status=500), Reason.RESIZE_RETRY),
+    "time-out": (ServerError("timeout", status=504), Reason.RESIZE_RETRY),
+    "no answer": (AWAY, Reason.RESIZE_RETRY),
+    "our Lease may have run out": (NOT_LEADING, Reason.RESIZE_RETRY),
+    "our token expired": (UnauthorizedError("who?"), Reason.RESIZE_RETRY),
+    "node capacity": (TOO_LARGE, Reason.RESIZE_INFEASIBLE),
     "node capacity under another reason": (
         ForbiddenError("no", reason="Other", causes=CAPACITY),
-        ResizeFailure.REFUSED,
+        Reason.RESIZE_REFUSED,
     ),
     "another platform": (
         ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="UnsupportedPlatform"),)),
-        ResizeFailure.REFUSED,
+        Reason.RESIZE_REFUSED,
     ),
     "a policy, whose cause has no reason": (
         ForbiddenError("no", reason="Forbidden", causes=(Cause(message="denied"),)),
-        ResizeFailure.REFUSED,
+        Reason.RESIZE_REFUSED,
     ),
-    "quota": (QUOTA, ResizeFailure.QUOTA),
-    "rbac": (RBAC, ResizeFailure.REFUSED),
-    "validation": (INVALID, ResizeFailure.REFUSED),
-    "a webhook": (BadRequestError("denied the request"), ResizeFailure.REFUSED),
-    "pod is gone": (GONE, ResizeFailure.GONE),
-    "no subresource": (NO_ROUTE, ResizeFailure.NOT_SERVED),
+    "quota": (QUOTA, Reason.QUOTA_EXCEEDED),
+    "rbac": (RBAC, Reason.RESIZE_REFUSED),
+    "validation": (INVALID, Reason.RESIZE_REFUSED),
+    "a webhook": (BadRequestError("denied the request"), Reason.RESIZE_REFUSED),
+    "pod is gone": (GONE, Reason.GONE),
+    "no subresource": (NO_ROUTE, Reason.RESIZE_NOT_SERVED),
     "not found with node capacity": (
         NotFoundError("no", reason="NotFound", kind="pods", name="web-0", causes=CAPACITY),
-        ResizeFailure.GONE,
+        Reason.GONE,
     ),
 }
 
 
 @pytest.mark.parametrize(("error", "want"), ANSWERS.values(), ids=ANSWERS)
-def test_classify(error: KubeError, want: ResizeFailure) -> None:
+def test_classify(error: KubeError, want: Reason) -> None:
     assert classify(error) is want
 
 
-FOLLOWS = {
+DECISIONS = {
     "too large": (TOO_LARGE, leave(Reason.RESIZE_INFEASIBLE), evict(Reason.RESIZE_INFEASIBLE)),
     "quota": (QUOTA, wait(Reason.QUOTA_EXCEEDED), wait(Reason.QUOTA_EXCEEDED)),
     "rbac": (RBAC, wait(Reason.RESIZE_REFUSED), evict(Reason.RESIZE_REFUSED)),
@@ -102,7 +102,7 @@ FOLLOWS = {
 }
 
 
-def after(
+def after_refusal(
     error: KubeError, mode: UpdateMode, memory: PodMemory | None = None
 ) -> tuple[Decision, PodMemory]:
     return after_refused_resize(
@@ -115,24 +115,26 @@ def after(
     )
 
 
-@pytest.mark.parametrize(("error", "in_place", "or_recreate"), FOLLOWS.values(), ids=FOLLOWS)
-def test_what_follows(error: KubeError, in_place: Decision, or_recreate: Decision) -> None:
-    assert after(error, IN_PLACE)[0] == in_place
-    assert after(error, OR_RECREATE)[0] == or_recreate
+@pytest.mark.parametrize(("error", "in_place", "or_recreate"), DECISIONS.values(), ids=DECISIONS)
+def test_decisions_after_a_refusal(
+    error: KubeError, in_place: Decision, or_recreate: Decision
+) -> None:
+    assert after_refusal(error, IN_PLACE)[0] == in_place
+    assert after_refusal(error, OR_RECREATE)[0] == or_recreate
 
 
-def test_what_never_fits_is_remembered_in_mode_in_place_alone() -> None:
-    _, memory = after(TOO_LARGE, IN_PLACE)
+def test_an_infeasible_resize_is_remembered_only_in_mode_in_place() -> None:
+    _, memory = after_refusal(TOO_LARGE, IN_PLACE)
     assert memory.infeasible is not None
     assert memory.infeasible.targets == {"app": parse_quantities({"cpu": "1"})}
-    assert after(TOO_LARGE, OR_RECREATE)[1].infeasible is None
+    assert after_refusal(TOO_LARGE, OR_RECREATE)[1].infeasible is None
 
 
-def test_a_hiccup_is_retried_in_the_next_pass_and_counts_as_failed_after_the_third() -> None:
+def test_a_transient_error_is_retried_twice_and_then_counts_as_failed() -> None:
     memory = PodMemory()
     decisions = []
     for _ in range(3):
-        decision, memory = after(AWAY, OR_RECREATE, memory)
+        decision, memory = after_refusal(AWAY, OR_RECREATE, memory)
         decisions.append(decision)
         if decision == wait(Reason.RESIZE_RETRY):
             assert memory.held(NOW, ONE) is None
@@ -143,7 +145,7 @@ def test_a_hiccup_is_retried_in_the_next_pass_and_counts_as_failed_after_the_thi
 @pytest.mark.parametrize(("before", "minutes"), [(0, 1), (1, 2), (4, 16), (5, 32), (50, 32)])
 def test_refusals_back_off(before: int, minutes: int) -> None:
     refusal = ResizeRefusal(reason=Reason.QUOTA_EXCEEDED, tries=before, until=NOW, targets=ONE)
-    _, memory = after(QUOTA, IN_PLACE, PodMemory(refusal=refusal if before else None))
+    _, memory = after_refusal(QUOTA, IN_PLACE, PodMemory(refusal=refusal if before else None))
     pause = minutes * MINUTE
     held = memory.held(NOW + pause - timedelta(seconds=1), ONE)
     assert held is not None
@@ -163,10 +165,10 @@ LESS_WANTED = {
 
 
 @pytest.mark.parametrize(("error", "wanted", "held"), LESS_WANTED.values(), ids=LESS_WANTED)
-def test_less_than_was_refused_is_asked_for_at_once(
+def test_a_smaller_resize_is_tried_immediately(
     error: KubeError, wanted: dict[str, str], *, held: bool
 ) -> None:
-    _, memory = after(error, OR_RECREATE)
+    _, memory = after_refusal(error, OR_RECREATE)
     assert (memory.held(NOW, {"app": parse_quantities(wanted)}) is not None) is held
 
 
@@ -175,7 +177,9 @@ GROWN = NodeCapacity(node="node-1", allocatable=parse_quantities({"cpu": "2"}))
 
 
 @pytest.mark.parametrize(("now", "held"), [(NODE, True), (GROWN, False), (None, True)])
-def test_a_node_that_has_grown_is_asked_at_once(now: NodeCapacity | None, *, held: bool) -> None:
+def test_a_resize_on_a_node_that_has_grown_is_tried_immediately(
+    now: NodeCapacity | None, *, held: bool
+) -> None:
     attempt = Attempt(node=NODE)
     _, memory = after_refused_resize(
         TOO_LARGE,
@@ -200,7 +204,7 @@ NO_EVICTION = {
 
 
 @pytest.mark.parametrize(("error", "rest", "want", "part"), NO_EVICTION.values(), ids=NO_EVICTION)
-def test_what_was_sent_instead_of_an_eviction_leads_to_none(
+def test_a_refused_resize_without_permission_to_evict_leads_to_no_eviction(
     error: KubeError, rest: Infeasible | None, want: Decision, part: Part | None
 ) -> None:
     decision, memory = after_refused_resize(
@@ -222,7 +226,7 @@ EVICTIONS = {
     "budget": (TooManyRequestsError("no"), wait(Reason.EVICTION_REFUSED)),
     "two budgets": (ServerError("two", status=500), wait(Reason.EVICTION_FAILED)),
     "gone": (GONE, leave(Reason.GONE)),
-    "the next pod of that name": (NEXT_POD, leave(Reason.GONE)),
+    "another pod of the same name": (NEXT_POD, leave(Reason.GONE)),
     "conflict": (ConflictError("stale"), wait(Reason.EVICTION_FAILED)),
     "no answer": (AWAY, wait(Reason.EVICTION_FAILED)),
     "our Lease may have run out": (NOT_LEADING, wait(Reason.EVICTION_FAILED)),

@@ -1,4 +1,4 @@
-"""The last resize that was carried out; one that was taken back isn't (D18, D28)."""
+"""The last resize that was executed; a withdrawn resize does not count (D18, D28)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,9 +16,10 @@ from common.api.core import (
     PodCondition,
     ResourceRequirements,
 )
+from fixed_clock import FixedClock
 from updater.decision import Decision, Reason, leave, resize
-from updater.evaluate.update_order import ContainerOomKill
-from updater.eviction.disruption import DisruptionPolicy
+from updater.evaluate.quick_oom_kills import ContainerOomKill
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.plan.finished_resizes import answered_ooms, before_next_resize, last_resize
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import (
@@ -37,7 +38,9 @@ IN_PROGRESS = PodCondition(type="PodResizeInProgress", status="True")
 KILL, OTHER = ContainerOomKill("app", NOW - HOUR), ContainerOomKill("side", NOW - HOUR)
 
 
-def managed(*entries: ManagedFieldsEntry, condition: PodCondition | None = None) -> LivePod:
+def pod_with_managed_fields(
+    *entries: ManagedFieldsEntry, condition: PodCondition | None = None
+) -> LivePod:
     ordinary = pod()
     conditions = None if condition is None else (condition,)
     return LivePod(
@@ -54,11 +57,11 @@ def entry(
 
 
 def test_the_last_resize_is_read_from_the_managed_fields() -> None:
-    """D18: after a restart of ours nothing else tells."""
+    """D18: after a restart of the updater this is the only source."""
     theirs, mark = entry(manager="kubectl-edit"), entry(subresource="")
-    assert resized_at(managed(theirs, mark, entry(manager=WITHDRAWER))) is None
-    assert resized_at(managed(entry(NOW - HOUR), entry(), theirs)) == NOW
-    assert resized_at(managed()) is None
+    assert resized_at(pod_with_managed_fields(theirs, mark, entry(manager=WITHDRAWER))) is None
+    assert resized_at(pod_with_managed_fields(entry(NOW - HOUR), entry(), theirs)) == NOW
+    assert resized_at(pod_with_managed_fields()) is None
 
 
 SENT = SentResize(
@@ -67,12 +70,17 @@ SENT = SentResize(
 EARLIER = PodMemory(sent=SENT, resized_at=NOW - HOUR, spent_ooms=frozenset({OTHER}))
 WITHDRAWN = replace(EARLIER, sent=replace(SENT, withdraws=True, ooms=frozenset()))
 MEMORIES: dict[str, tuple[PodMemory, LivePod, datetime | None, set[ContainerOomKill]]] = {
-    "nothing": (PodMemory(), managed(), None, set()),
-    "after a restart": (PodMemory(), managed(entry()), NOW, set()),
-    "sent": (EARLIER, managed(), NOW, {OTHER, KILL}),
-    "sent, and pending": (EARLIER, managed(condition=DEFERRED), NOW, {OTHER}),
-    "sent, and carried out now": (EARLIER, managed(condition=IN_PROGRESS), NOW, {OTHER}),
-    "withdrawn": (WITHDRAWN, managed(entry()), NOW - HOUR, {OTHER}),
+    "nothing": (PodMemory(), pod_with_managed_fields(), None, set()),
+    "after a restart": (PodMemory(), pod_with_managed_fields(entry()), NOW, set()),
+    "sent": (EARLIER, pod_with_managed_fields(), NOW, {OTHER, KILL}),
+    "sent, and pending": (EARLIER, pod_with_managed_fields(condition=DEFERRED), NOW, {OTHER}),
+    "sent, and in progress": (
+        EARLIER,
+        pod_with_managed_fields(condition=IN_PROGRESS),
+        NOW,
+        {OTHER},
+    ),
+    "withdrawn": (WITHDRAWN, pod_with_managed_fields(entry()), NOW - HOUR, {OTHER}),
 }
 
 
@@ -84,26 +92,18 @@ def test_the_last_resize(
     assert answered_ooms(given, memory) == ooms
 
 
-def test_a_resize_replaces_a_pending_one_and_follows_any_other() -> None:
-    assert before_next_resize(managed(condition=DEFERRED), EARLIER) == EARLIER
-    done = before_next_resize(managed(), EARLIER)
+def test_a_resize_replaces_a_pending_one_and_succeeds_a_finished_one() -> None:
+    assert before_next_resize(pod_with_managed_fields(condition=DEFERRED), EARLIER) == EARLIER
+    done = before_next_resize(pod_with_managed_fields(), EARLIER)
     assert (done.resized_at, done.spent_ooms) == (NOW, frozenset({OTHER, KILL}))
-    again = before_next_resize(managed(entry()), WITHDRAWN)
+    again = before_next_resize(pod_with_managed_fields(entry()), WITHDRAWN)
     assert (again.resized_at, again.spent_ooms) == (NOW - HOUR, frozenset({OTHER}))
 
 
 # Over passes
 
 
-class At:
-    def __init__(self, time: datetime) -> None:
-        self.time = time
-
-    def now(self) -> datetime:
-        return self.time
-
-
-def web(
+def web_pod(
     *,
     asks: Mapping[str, str],
     has: Mapping[str, str],
@@ -111,7 +111,7 @@ def web(
     killed: bool = False,
     condition: PodCondition | None = None,
 ) -> LivePod:
-    """A pod of a day, which was OOM-killed two minutes before NOW if it was."""
+    """Return a pod that is a day old; ``killed``: OOM-killed two minutes before NOW."""
     base = live_pod("web-0")
     kill = ContainerStateTerminated(
         reason="OOMKilled", started_at=NOW - 3 * MINUTE, finished_at=NOW - 2 * MINUTE
@@ -137,7 +137,7 @@ def web(
 
 
 def cluster(one: LivePod, target: Mapping[str, str]) -> ClusterSnapshot:
-    """Anything is in range, so that only drift and quick OOM kills lead to an update."""
+    """Return a snapshot with a wide range, so that only drift and OOM kills lead to updates."""
     given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
     (scaled,) = given.autoscaled
     wide = recommendation(target=target, lower={"cpu": "1m"}, upper={"cpu": "100"})
@@ -158,11 +158,13 @@ OLD, BETTER, MORE = (
 )
 
 
-async def decided(
+async def decision_after_pass(
     one: LivePod, target: Mapping[str, str], before: UpdaterState, *, at: datetime
 ) -> tuple[Decision | None, UpdaterState]:
-    """What became of the pod; the next answer has the next generation."""
-    after = await run(cluster(one, target), FakeActuator(), state=before, rules=RULES, clock=At(at))
+    """Run a pass; return the decision, and the state with the pod's generation as sent."""
+    after = await run(
+        cluster(one, target), FakeActuator(), state=before, rules=RULES, clock=FixedClock(at)
+    )
     memory = after.of(one.metadata.uid)
     if memory.sent is not None:
         sent = replace(memory.sent, generation=one.metadata.generation)
@@ -171,39 +173,41 @@ async def decided(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_what_a_resize_answered_stays_answered_after_a_later_one_was_withdrawn(
+async def test_after_a_withdrawal_the_kills_before_the_earlier_resize_stay_answered(
     *, killed: bool
 ) -> None:
-    """Resized at noon; 13 hours later another resize is pending, and is withdrawn."""
+    """The pod is resized at noon. 13 hours later another resize is pending and is withdrawn."""
     first = resize(Reason.OOMED_QUICKLY if killed else Reason.DRIFTED)
-    found, state = await decided(
-        web(asks=OLD, has=OLD, generation=1, killed=killed), BETTER, UpdaterState(), at=NOW
+    found, state = await decision_after_pass(
+        web_pod(asks=OLD, has=OLD, generation=1, killed=killed), BETTER, UpdaterState(), at=NOW
     )
     assert found == first
     later = NOW + 13 * HOUR
-    found, state = await decided(
-        web(asks=BETTER, has=BETTER, generation=1, killed=killed), MORE, state, at=later
+    found, state = await decision_after_pass(
+        web_pod(asks=BETTER, has=BETTER, generation=1, killed=killed), MORE, state, at=later
     )
     assert found == resize(Reason.DRIFTED)
-    pending = web(asks=MORE, has=BETTER, generation=1, killed=killed, condition=DEFERRED)
-    found, state = await decided(pending, BETTER, state, at=later + MINUTE)
+    pending = web_pod(asks=MORE, has=BETTER, generation=1, killed=killed, condition=DEFERRED)
+    found, state = await decision_after_pass(pending, BETTER, state, at=later + MINUTE)
     assert found == resize(Reason.RESIZE_WITHDRAWN)
-    back = web(asks=BETTER, has=BETTER, generation=1, killed=killed)
+    back = web_pod(asks=BETTER, has=BETTER, generation=1, killed=killed)
     memory = state.of(back.metadata.uid)
     assert last_resize(back, memory) == NOW
     assert len(answered_ooms(back, memory)) == killed
-    more = {**MORE, "memory": "400Mi"}  # the kill would count for that, and the drift does
-    found, _ = await decided(back, more, state, at=later + 2 * MINUTE)
+    more = {**MORE, "memory": "400Mi"}  # the kill would be a reason for that; the drift is
+    found, _ = await decision_after_pass(back, more, state, at=later + 2 * MINUTE)
     assert found == resize(Reason.DRIFTED)
 
 
-async def test_a_withdrawal_leaves_the_age_of_the_last_resize() -> None:
-    _, state = await decided(web(asks=OLD, has=OLD, generation=1), BETTER, UpdaterState(), at=NOW)
-    pending = web(asks=BETTER, has=OLD, generation=1, condition=DEFERRED)
+async def test_a_withdrawal_keeps_the_time_of_the_last_resize() -> None:
+    _, state = await decision_after_pass(
+        web_pod(asks=OLD, has=OLD, generation=1), BETTER, UpdaterState(), at=NOW
+    )
+    pending = web_pod(asks=BETTER, has=OLD, generation=1, condition=DEFERRED)
     carried_out = replace(state.of(pending.metadata.uid), resized_at=NOW - HOUR)
     state = replace(state, pods={pending.metadata.uid: carried_out})
-    found, state = await decided(pending, OLD, state, at=NOW + MINUTE)
+    found, state = await decision_after_pass(pending, OLD, state, at=NOW + MINUTE)
     assert found == resize(Reason.RESIZE_WITHDRAWN)
-    back = web(asks=OLD, has=OLD, generation=1)
-    found, _ = await decided(back, MORE, state, at=NOW + 2 * MINUTE)
+    back = web_pod(asks=OLD, has=OLD, generation=1)
+    found, _ = await decision_after_pass(back, MORE, state, at=NOW + 2 * MINUTE)
     assert found == leave(Reason.TOO_YOUNG)

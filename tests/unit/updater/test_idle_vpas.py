@@ -1,9 +1,9 @@
-"""What need not be looked at again: a pass that leaves VPAs alone ends like one that doesn't."""
+"""Skipping idle VPAs: a pass that skips them has the same result as one that evaluates all."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -14,6 +14,7 @@ from builders import container, recommendation
 from common.api.autoscaling import RecommendedPodResources, UpdateMode, VpaStatus
 from common.api.core import PodCondition
 from common.target.owners import Controller
+from fixed_clock import FixedClock
 from random_cluster import random_cluster
 from updater.eviction.breaker import Breaker, Open
 from updater.pass_context import Rules
@@ -27,33 +28,25 @@ SEEDS = 60
 PASSES = 12
 
 
-class MovingClock:
-    def __init__(self) -> None:
-        self.at = NOW
-
-    def now(self) -> datetime:
-        return self.at
-
-
 ADVICE = recommendation(
     target={"cpu": "100m", "memory": "100Mi"}, lower={"cpu": "60m"}, upper={"cpu": "400m"}
 )
 
 
-def calm(scaled: AutoscaledPods, random: Random) -> AutoscaledPods:
-    """The VPA with pods in their ranges; some of them have drifted once they are old enough."""
+def mostly_idle(scaled: AutoscaledPods, random: Random) -> AutoscaledPods:
+    """Return the VPA with pods in their ranges; some have drifted and are too young."""
     pods = tuple(
-        calm_pod(
+        pod_in_range(
             pod,
             cpu=random.choice(("100m", "100m", "100m", "130m")),
             hours=random.choice((None, 24 * random.random(), 24 * random.random())),
         )
         for pod in scaled.pods
     )
-    return calmed(scaled, pods, recommends=random.random() < 0.9)
+    return with_pods_in_range(scaled, pods, recommends=random.random() < 0.9)
 
 
-def calmed(
+def with_pods_in_range(
     scaled: AutoscaledPods, pods: tuple[LivePod, ...], *, recommends: bool = True
 ) -> AutoscaledPods:
     found = RecommendedPodResources(container_recommendations=(ADVICE,)) if recommends else None
@@ -61,7 +54,7 @@ def calmed(
     return replace(scaled, vpa=vpa, pods=pods)
 
 
-def calm_pod(pod: LivePod, *, cpu: str = "100m", hours: float | None = 24) -> LivePod:
+def pod_in_range(pod: LivePod, *, cpu: str = "100m", hours: float | None = 24) -> LivePod:
     status = structs.replace(
         pod.status,
         phase="Running",
@@ -76,9 +69,9 @@ def calm_pod(pod: LivePod, *, cpu: str = "100m", hours: float | None = 24) -> Li
     )
 
 
-def drawn(seed: int, random: Random) -> list[AutoscaledPods]:
+def draw_vpas(seed: int, random: Random) -> list[AutoscaledPods]:
     given = random_cluster(seed, now=NOW).snapshot.autoscaled
-    return [calm(each, random) if random.random() < 0.9 else each for each in given]
+    return [mostly_idle(each, random) if random.random() < 0.9 else each for each in given]
 
 
 def snapshot_of(autoscaled: list[AutoscaledPods]) -> ClusterSnapshot:
@@ -86,18 +79,19 @@ def snapshot_of(autoscaled: list[AutoscaledPods]) -> ClusterSnapshot:
     return ClusterSnapshot(autoscaled=tuple(autoscaled), living=living)
 
 
-def figures(registry: CollectorRegistry) -> Mapping[tuple[str, str], float]:
+def sample_values(registry: CollectorRegistry) -> Mapping[tuple[str, str], float]:
     return {
         (sample.name, str(sorted(sample.labels.items()))): sample.value
         for metric in registry.collect()
         for sample in metric.samples
         if not sample.name.endswith("_created")
-        if sample.value or not sample.name.endswith("_total")  # they exist since an earlier pass
+        if sample.value
+        or not sample.name.endswith("_total")  # counters of zero exist since an earlier pass
     }
 
 
-def remembered(state: UpdaterState) -> object:
-    """All of it, with the times that equality leaves out."""
+def comparable(state: UpdaterState) -> object:
+    """Return the state with the times that its equality ignores."""
     pods = {
         uid: (memory, None if memory.decision is None else memory.decision.until)
         for uid, memory in state.pods.items()
@@ -105,46 +99,46 @@ def remembered(state: UpdaterState) -> object:
     return pods, state.breakers, state.observed_daemons
 
 
-async def rested(seed: int) -> int:
-    """Two updaters in one cluster, one of which always looks at all; how often one did not."""
-    random, clock = Random(seed), MovingClock()
+async def compare_passes(seed: int) -> int:
+    """Compare an updater that skips idle VPAs with one that doesn't; return the number of skips."""
+    random, clock = Random(seed), FixedClock(NOW)
     given = random_cluster(seed, now=NOW)
-    autoscaled = drawn(seed, random)
+    autoscaled = draw_vpas(seed, random)
     before = UpdaterState(given.state.pods, given.state.breakers)
-    resting, awake = before, before
+    skipping, evaluating = before, before
     count = 0
     for _ in range(PASSES):
         registries = CollectorRegistry(), CollectorRegistry()
         asked, done = RecordingActuator(), RecordingActuator()
         ready = random.random() < 0.9
         now = snapshot_of(autoscaled)
-        rests = resting.idle_vpas
-        resting = await run(
+        idle = skipping.idle_vpas
+        skipping = await run(
             now,
             done,
-            state=resting,
+            state=skipping,
             rules=given.rules,
             admission_ready=ready,
             registry=registries[0],
             clock=clock,
         )
-        awake = await run(
+        evaluating = await run(
             now,
             asked,
-            state=replace(awake, idle_vpas={}),
+            state=replace(evaluating, idle_vpas={}),
             rules=given.rules,
             admission_ready=ready,
             registry=registries[1],
             clock=clock,
         )
-        assert remembered(resting) == remembered(awake)
+        assert comparable(skipping) == comparable(evaluating)
         assert Counter(map(str, done.calls)) == Counter(map(str, asked.calls))
-        assert figures(registries[0]) == figures(registries[1])
-        count += sum(rests.get(key) is rest for key, rest in resting.idle_vpas.items())
-        clock.at += random.choice((timedelta(minutes=1), timedelta(hours=1), timedelta(hours=6)))
+        assert sample_values(registries[0]) == sample_values(registries[1])
+        count += sum(idle.get(key) is rest for key, rest in skipping.idle_vpas.items())
+        clock.time += random.choice((timedelta(minutes=1), timedelta(hours=1), timedelta(hours=6)))
         if random.random() < 0.1:
-            clock.at -= timedelta(hours=3)
-        for number, each in enumerate(drawn(random.randrange(1000), random)):
+            clock.time -= timedelta(hours=3)
+        for number, each in enumerate(draw_vpas(random.randrange(1000), random)):
             if random.random() < 0.1:
                 autoscaled[number] = each
             elif random.random() < 0.1 and autoscaled[number].pods:
@@ -154,12 +148,12 @@ async def rested(seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_a_pass_that_leaves_vpas_alone_ends_like_one_that_looks_at_all(seed: int) -> None:
-    await rested(seed)
+async def test_a_pass_that_skips_idle_vpas_equals_one_that_evaluates_all(seed: int) -> None:
+    await compare_passes(seed)
 
 
-async def test_the_clusters_are_worth_it() -> None:
-    assert sum([await rested(seed) for seed in range(12)]) > 50
+async def test_the_random_clusters_have_idle_vpas() -> None:
+    assert sum([await compare_passes(seed) for seed in range(12)]) > 50
 
 
 SCALED = snapshot(UpdateMode.RECREATE).autoscaled[0]
@@ -171,20 +165,20 @@ SCALED = snapshot(UpdateMode.RECREATE).autoscaled[0]
         (None, 0, True),
         (None, 10_000, True),
         (5, 4, True),
-        (5, 5, False),  # a pod has become old enough
+        (5, 5, False),  # a pod is old enough now
         (None, -1, False),  # the clock was set back: pods may be too young again
     ],
 )
-def test_how_long_a_rest_lasts(until: int | None, minutes: int, *, want: bool) -> None:
+def test_how_long_a_vpa_is_idle(until: int | None, minutes: int, *, want: bool) -> None:
     ends = None if until is None else NOW + timedelta(minutes=until)
     rest = IdleVpa(scaled=SCALED, since=NOW, until=ends, decisions=())
-    assert rest.goes_on(SCALED, now=NOW + timedelta(minutes=minutes)) is want
+    assert rest.holds_for(SCALED, now=NOW + timedelta(minutes=minutes)) is want
 
 
-def test_an_equal_picture_is_not_the_same_one() -> None:
-    """Equality would cost more than looking again."""
+def test_an_equal_snapshot_is_evaluated_again() -> None:
+    """Comparing by value would cost more than evaluating again."""
     rest = IdleVpa(scaled=SCALED, since=NOW, until=None, decisions=())
-    assert not rest.goes_on(replace(SCALED), now=NOW)
+    assert not rest.holds_for(replace(SCALED), now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +189,11 @@ def test_an_equal_picture_is_not_the_same_one() -> None:
         ("DaemonSet", Breaker(), 0),  # each pass counts its pods
     ],
 )
-async def test_who_is_looked_at_in_each_pass(kind: str, breaker: Breaker, want: int) -> None:
+async def test_which_vpas_are_evaluated_in_each_pass(
+    kind: str, breaker: Breaker, want: int
+) -> None:
     owner = Controller("default", kind, "web", "apps/v1")
-    scaled = calmed(SCALED, tuple(map(calm_pod, SCALED.pods)))
+    scaled = with_pods_in_range(SCALED, tuple(map(pod_in_range, SCALED.pods)))
     scaled = replace(
         scaled,
         controllers=dict.fromkeys(scaled.controllers, owner),

@@ -1,4 +1,4 @@
-"""What the updater keeps of a node, and when a node may hold what it could not (X101)."""
+"""The fields of a node that the updater caches, and when its capacity has improved (X101)."""
 
 import json
 from typing import Any
@@ -10,8 +10,8 @@ from common.resources import parse_quantities
 from updater.snapshot.live_node import LiveNode, NodeCapacity, has_improved, node_capacity
 
 
-def served(**status: Any) -> LiveNode:
-    """A node as an API server serves it, as far as it matters here."""
+def served_node(**status: Any) -> LiveNode:
+    """Return the fields of a node that matter here, as an API server serves them."""
     node = {
         "metadata": {
             "name": "node-1",
@@ -26,17 +26,17 @@ def served(**status: Any) -> LiveNode:
     return msgspec.json.decode(json.dumps(node).encode(), type=LiveNode)
 
 
-def test_name_and_allocatable_stay() -> None:
-    node = served(allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"})
+def test_name_and_allocatable_are_kept() -> None:
+    node = served_node(allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"})
     assert node.status.allocatable == {"cpu": "4", "memory": "8Gi"}
     assert (node.metadata.name, node.metadata.resource_version) == ("node-1", "7")
     assert node.metadata.labels is node.metadata.annotations is None
 
 
-def test_a_node_whose_quantities_cannot_be_read_has_no_known_capacity() -> None:
-    assert node_capacity(served(allocatable={"cpu": "lots"})) is None
+def test_a_node_with_invalid_quantities_has_no_known_capacity() -> None:
+    assert node_capacity(served_node(allocatable={"cpu": "lots"})) is None
     assert node_capacity(None) is None
-    found = node_capacity(served())
+    found = node_capacity(served_node())
     assert found == NodeCapacity(node="node-1", allocatable={})
 
 
@@ -46,8 +46,8 @@ def capacity(cpu: str, memory: str = "8Gi", node: str = "node-1") -> NodeCapacit
 
 THEN = capacity("4")
 IMPROVED = {
-    "as it was": (THEN, capacity("4"), False),
-    "as it was, in other words": (THEN, capacity("4000m", "8192Mi"), False),
+    "equal": (THEN, capacity("4"), False),
+    "equal by value": (THEN, capacity("4000m", "8192Mi"), False),
     "more cpu": (THEN, capacity("4001m"), True),
     "more memory": (THEN, capacity("4", "8193Mi"), True),
     "less": (THEN, capacity("3", "4Gi"), False),
@@ -58,9 +58,9 @@ IMPROVED = {
         THEN,
         True,
     ),
-    "not known any more": (THEN, None, False),
-    "not known then": (None, THEN, True),
-    "never known": (None, None, False),
+    "no longer known": (THEN, None, False),
+    "not known before": (None, THEN, True),
+    "not known before and now": (None, None, False),
 }
 
 

@@ -1,4 +1,4 @@
-"""What the updater keeps of a pod, and that replicas share it."""
+"""The fields of a pod that the updater caches, and their sharing between replicas."""
 
 import json
 from typing import Any
@@ -12,8 +12,8 @@ from updater.snapshot.live_pod import LivePod, resized_at
 TIME = "2026-01-01T00:00:00Z"
 
 
-def served(name: str, **metadata: Any) -> LivePod:
-    """A pod as an API server serves it, as far as it matters here."""
+def served_pod(name: str, **metadata: Any) -> LivePod:
+    """Return the fields of a pod that matter here, as an API server serves them."""
     pod = {
         "metadata": {
             "name": name,
@@ -55,8 +55,8 @@ def served(name: str, **metadata: Any) -> LivePod:
     return msgspec.json.decode(json.dumps(pod).encode(), type=LivePod)
 
 
-def test_replicas_share_what_is_equal_in_them() -> None:
-    one, other = served("web-0"), served("web-1")
+def test_replicas_share_equal_values() -> None:
+    one, other = served_pod("web-0"), served_pod("web-1")
     assert one.metadata.labels is other.metadata.labels
     assert one.metadata.annotations is other.metadata.annotations
     assert one.metadata.owner_references is other.metadata.owner_references
@@ -65,16 +65,16 @@ def test_replicas_share_what_is_equal_in_them() -> None:
     assert (one.metadata.name, one.metadata.uid) == ("web-0", "uid-web-0")
 
 
-def test_the_name_of_the_node_stays_beside_the_shared_spec() -> None:
-    pod = served("web-0")
+def test_the_name_of_the_node_is_kept_beside_the_shared_spec() -> None:
+    pod = served_pod("web-0")
     assert (pod.node_name, pod.spec.node_name) == ("node-of-web-0", "")
     again = msgspec.structs.replace(pod, metadata=pod.metadata)
     assert again.node_name == "node-of-web-0"
     assert again.spec is pod.spec
 
 
-def test_what_the_updater_reads_stays() -> None:
-    pod = served("web-0")
+def test_fields_that_the_updater_reads_are_kept() -> None:
+    pod = served_pod("web-0")
     assert pod.metadata.annotations == {"vpaObservedContainers": "app"}
     assert [each.type for each in pod.status.conditions or ()] == ["Ready", "PodResizePending"]
     (status,) = pod.status.container_statuses or ()
@@ -86,12 +86,12 @@ def test_what_the_updater_reads_stays() -> None:
     assert resized_at(pod) is not None
 
 
-def test_of_the_present_state_an_oom_kill_alone_stays() -> None:
-    """The state of a container that is being restarted becomes its last state in a moment."""
-    (running,) = served("web-0").status.container_statuses or ()
+def test_of_the_current_state_only_an_oom_kill_is_kept() -> None:
+    """The state of a restarting container soon becomes its last state."""
+    (running,) = served_pod("web-0").status.container_statuses or ()
     assert running.state is None
     for reason, kept in (("OOMKilled", True), ("Error", False)):
-        pod = served("web-0")
+        pod = served_pod("web-0")
         ended = ContainerState(terminated=ContainerStateTerminated(reason=reason))
         container = ContainerStatus(name="app", state=ended)
         given = structs.replace(pod.status, container_statuses=(container,))
@@ -99,11 +99,11 @@ def test_of_the_present_state_an_oom_kill_alone_stays() -> None:
         assert (found.state == ended) is kept
 
 
-def test_that_there_are_annotations_of_others_stays_known() -> None:
-    assert served("web-0", annotations={"team": "blue"}).metadata.annotations == {}
-    assert served("web-0", annotations=None).metadata.annotations is None
+def test_without_own_annotations_the_map_is_empty_and_not_absent() -> None:
+    assert served_pod("web-0", annotations={"team": "blue"}).metadata.annotations == {}
+    assert served_pod("web-0", annotations=None).metadata.annotations is None
 
 
-def test_resizes_of_others_are_not_ours() -> None:
+def test_resizes_of_other_clients_do_not_count() -> None:
     fields = [{"manager": "kubectl-edit", "subresource": "resize", "time": TIME}]
-    assert resized_at(served("web-0", managedFields=fields)) is None
+    assert resized_at(served_pod("web-0", managedFields=fields)) is None

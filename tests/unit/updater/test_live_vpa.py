@@ -1,4 +1,4 @@
-"""What the updater reads of a VPA's managed fields, and of its conditions."""
+"""The managed fields and conditions of a VPA that the updater reads."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -46,12 +46,16 @@ CASES = [
     pytest.param([entry({"f:spec": {"f:updatePolicy": {}}})], EARLY, id="the policy as a whole"),
     pytest.param([], None, id="no entries"),
     pytest.param(None, None, id="no managed fields"),
-    pytest.param([entry(time=None)], None, id="no time"),
+    pytest.param([entry(time=None)], None, id="an entry without a time"),
     pytest.param([entry(), entry(time=None)], None, id="one of the times is missing"),
-    pytest.param([entry(time="yesterday")], None, id="no such time"),
+    pytest.param([entry(time="yesterday")], None, id="an invalid time"),
     pytest.param([entry(time="2026-01-01T00:00:00")], None, id="a time without its zone"),
-    pytest.param(["kubectl", 7, {"fieldsV1": "all"}, {"fieldsV1": {"f:spec": []}}], None, id="odd"),
-    pytest.param({"manager": "kubectl"}, None, id="no list at all"),
+    pytest.param(
+        ["kubectl", 7, {"fieldsV1": "all"}, {"fieldsV1": {"f:spec": []}}],
+        None,
+        id="entries of other types",
+    ),
+    pytest.param({"manager": "kubectl"}, None, id="not a list"),
 ]
 
 
@@ -92,7 +96,7 @@ def test_recommended_since(condition: Any, want: datetime | None) -> None:
     [
         pytest.param(EARLY, LATE, LATE, id="recommended after the policy"),
         pytest.param(LATE, EARLY, LATE, id="the policy after the recommendation"),
-        pytest.param(None, LATE, None, id="nobody knows when the policy was written"),
+        pytest.param(None, LATE, None, id="unknown time of the policy"),
         pytest.param(LATE, None, None, id="no recommendation"),
     ],
 )
@@ -107,7 +111,7 @@ def test_in_force_since(
     assert in_force_since(msgspec.structs.replace(held, status=status)) == want
 
 
-# What is kept
+# Cached fields
 
 
 def with_everything(name: str) -> Any:
@@ -135,7 +139,7 @@ def with_everything(name: str) -> Any:
         "status": {
             "conditions": [
                 {"type": "LowConfidence", "status": "False"},
-                {"type": "RecommendationProvided", "status": "True", "message": "told"},
+                {"type": "RecommendationProvided", "status": "True", "message": "text"},
             ],
             "recommendation": {
                 "containerRecommendations": [
@@ -156,7 +160,7 @@ def decoded_as(kind: type[VerticalPodAutoscaler], name: str = "web") -> Vertical
     return msgspec.json.decode(msgspec.json.encode(with_everything(name)), type=kind)
 
 
-def test_what_is_read_is_kept() -> None:
+def test_fields_that_the_updater_reads_are_kept() -> None:
     whole, held = decoded_as(VerticalPodAutoscaler), decoded_as(LiveVpa)
     assert held.spec == whole.spec
     for name in ("name", "namespace", "uid", "resource_version", "generation"):
@@ -168,7 +172,7 @@ def test_what_is_read_is_kept() -> None:
     assert container.target == container.lower_bound == container.upper_bound != {}
 
 
-def test_what_nobody_reads_is_dropped() -> None:
+def test_unused_fields_are_dropped() -> None:
     held = decoded_as(LiveVpa)
     meta = held.metadata
     assert (meta.labels, meta.annotations, meta.owner_references) == (None, None, None)
@@ -191,7 +195,7 @@ def test_equal_policies_are_the_same_object() -> None:
     assert one.metadata.namespace is other.metadata.namespace
 
 
-def test_a_vpa_with_next_to_nothing() -> None:
+def test_a_vpa_with_few_fields() -> None:
     held = msgspec.json.decode(b'{"metadata": {"name": "web"}}', type=LiveVpa)
     assert held.spec.target_ref is None
     assert held.status == VpaStatus()

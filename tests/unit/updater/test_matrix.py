@@ -1,8 +1,8 @@
-"""Mode by state by budget: what a pass sends about one pod, and why, as tables like the spec's.
+"""Action and reason of a pass for one pod, by mode, state and budget, in tables like the spec's.
 
-The tables are ``matrix.md``, and ``refusals.md`` for what the API server may say. Each cell runs a
-whole pass over a VPA of its own. ``web-0`` is the pod in question, far below its range; the other
-pods of its group have what they should have. ``-`` means that the pass takes no notice of the pod.
+The tables are ``matrix.md``, and ``refusals.md`` for answers of the API server. Each cell is a
+pass over its own VPA. ``web-0`` is the tested pod, far below its range; the other pods of its group
+have their recommendation. ``-`` means that the pass makes no decision about the pod.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,10 +42,11 @@ from common.errors import (
 )
 from common.features import FeatureGates
 from common.resources import parse_quantities
+from fixed_clock import FixedClock
 from updater.decision import Reason
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.resize_state import Infeasible, Part, Targets
+from updater.resize.infeasible_resize import Infeasible, Part, Targets
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
@@ -65,11 +66,11 @@ MORE = {"cpu": "500m", "memory": "512Mi"}
 @dataclass(frozen=True, kw_only=True)
 class State:
     condition: PodCondition | None = None
-    asked: Mapping[str, str] = field(default_factory=lambda: TARGET)  # by the spec
+    asked: Mapping[str, str] = field(default_factory=lambda: TARGET)  # in the spec
     has: Mapping[str, str] = field(default_factory=lambda: OLD)  # by the kubelet's report
     memory: PodMemory = NO_MEMORY
     killed_ago: timedelta | None = None  # an OOM kill
-    node: Mapping[str, str] | None = None  # what the pod's node can hold; None: not known
+    node: Mapping[str, str] | None = None  # allocatable of the pod's node; None: not known
     lower: Mapping[str, str] = field(default_factory=lambda: TARGET)  # bound of the range
 
 
@@ -90,8 +91,8 @@ def amounts(written: Mapping[str, str]) -> Targets:
     return {"app": parse_quantities(written)}
 
 
-def replaced(*, minutes: float) -> PodMemory:
-    """So long ago a resize replaced one that had been deferred since the condition says so."""
+def replacement_memory(*, minutes: float) -> PodMemory:
+    """Return the memory of a resize ``minutes`` ago that replaced one deferred for an hour."""
     sent = SentResize(
         at=NOW - timedelta(minutes=minutes),
         generation=1,
@@ -102,7 +103,7 @@ def replaced(*, minutes: float) -> PodMemory:
     return PodMemory(sent=sent)
 
 
-def stored(
+def infeasible_memory(
     failed: Mapping[str, str],
     *,
     reported: bool,
@@ -113,7 +114,7 @@ def stored(
     return PodMemory(infeasible=infeasible)
 
 
-def held(
+def refusal_memory(
     reason: Reason, asked: Mapping[str, str] = TARGET, node: NodeCapacity | None = None
 ) -> PodMemory:
     until = NOW + timedelta(seconds=1)
@@ -134,7 +135,7 @@ PART = {"cpu": "100m", "memory": "256Mi"}
 CPU, MORE_CPU = {"cpu": "250m"}, {"cpu": "500m"}
 
 
-def killed(
+def killed_state(
     *,
     hours: float,
     cpu: str = "100m",
@@ -159,32 +160,40 @@ STATES = {
     "Infeasible": State(condition=pending("Infeasible")),
     "Infeasible, less wanted": State(condition=pending("Infeasible"), asked=MORE),
     "Infeasible, stored": State(
-        condition=pending("Infeasible"), memory=stored(TARGET, reported=True)
+        condition=pending("Infeasible"), memory=infeasible_memory(TARGET, reported=True)
     ),
     "Infeasible, stored, less wanted": State(
-        condition=pending("Infeasible"), asked=MORE, memory=stored(MORE, reported=True)
+        condition=pending("Infeasible"), asked=MORE, memory=infeasible_memory(MORE, reported=True)
     ),
-    "NodeCapacity stored": State(asked=OLD, memory=stored(TARGET, reported=False)),
-    "NodeCapacity stored, less wanted": State(asked=OLD, memory=stored(MORE, reported=False)),
-    "NodeCapacity stored, more wanted": State(asked=OLD, memory=stored(LESS, reported=False)),
-    "refused: quota": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED)),
-    "refused: hiccup": State(asked=OLD, memory=held(Reason.RESIZE_RETRY)),
-    "refused: node": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE)),
-    "refused: node, less wanted": State(asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, MORE)),
-    "refused: quota, less wanted": State(asked=OLD, memory=held(Reason.QUOTA_EXCEEDED, MORE)),
-    "refused for good": State(asked=OLD, memory=held(Reason.RESIZE_REFUSED)),
+    "NodeCapacity stored": State(asked=OLD, memory=infeasible_memory(TARGET, reported=False)),
+    "NodeCapacity stored, less wanted": State(
+        asked=OLD, memory=infeasible_memory(MORE, reported=False)
+    ),
+    "NodeCapacity stored, more wanted": State(
+        asked=OLD, memory=infeasible_memory(LESS, reported=False)
+    ),
+    "refused: quota": State(asked=OLD, memory=refusal_memory(Reason.QUOTA_EXCEEDED)),
+    "refused: hiccup": State(asked=OLD, memory=refusal_memory(Reason.RESIZE_RETRY)),
+    "refused: node": State(asked=OLD, memory=refusal_memory(Reason.RESIZE_INFEASIBLE)),
+    "refused: node, less wanted": State(
+        asked=OLD, memory=refusal_memory(Reason.RESIZE_INFEASIBLE, MORE)
+    ),
+    "refused: quota, less wanted": State(
+        asked=OLD, memory=refusal_memory(Reason.QUOTA_EXCEEDED, MORE)
+    ),
+    "refused for good": State(asked=OLD, memory=refusal_memory(Reason.RESIZE_REFUSED)),
     # X100
     "Deferred 5 min, less wanted": State(condition=pending("Deferred", minutes=5), asked=MORE),
     "Deferred longer, less wanted": State(condition=pending("Deferred", minutes=5.1), asked=MORE),
     "Deferred longer, replaced before, less wanted": State(
-        condition=pending("Deferred", minutes=5.1), asked=MORE, memory=replaced(minutes=2)
+        condition=pending("Deferred", minutes=5.1), asked=MORE, memory=replacement_memory(minutes=2)
     ),
     "Deferred longer, replaced too late, less wanted": State(
-        condition=pending("Deferred", minutes=7), asked=MORE, memory=replaced(minutes=0.9)
+        condition=pending("Deferred", minutes=7), asked=MORE, memory=replacement_memory(minutes=0.9)
     ),
     "Deferred, a unit less wanted": State(condition=pending("Deferred"), asked=ONE_MORE),
     "Deferred, less wanted, refused": State(
-        condition=pending("Deferred"), asked=MORE, memory=held(Reason.RESIZE_REFUSED)
+        condition=pending("Deferred"), asked=MORE, memory=refusal_memory(Reason.RESIZE_REFUSED)
     ),
     "InProgress, less wanted": State(condition=progressing(minutes=1), asked=MORE),
     "Error, less wanted": State(condition=progressing("Error", minutes=1), asked=MORE),
@@ -196,11 +205,14 @@ STATES = {
         condition=pending("Infeasible"),
         asked=MORE,
         has=TARGET,
-        memory=stored(MORE, reported=True),
+        memory=infeasible_memory(MORE, reported=True),
     ),
     "settled, withdrawn": State(condition=pending("Deferred"), has=TARGET),
     "settled, withdrawal refused": State(
-        condition=pending("Deferred"), asked=MORE, has=TARGET, memory=held(Reason.RESIZE_REFUSED)
+        condition=pending("Deferred"),
+        asked=MORE,
+        has=TARGET,
+        memory=refusal_memory(Reason.RESIZE_REFUSED),
     ),
     "settled but for a unit, Deferred": State(
         condition=pending("Deferred"), asked=MORE, has=ONE_LESS
@@ -214,79 +226,85 @@ STATES = {
     ),
     # X101
     "NodeCapacity stored, node as it was": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(LITTLE)), node=LITTLE
+        asked=OLD,
+        memory=infeasible_memory(TARGET, reported=False, node=capacity(LITTLE)),
+        node=LITTLE,
     ),
     "NodeCapacity stored, node shrank": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY)), node=LITTLE
+        asked=OLD,
+        memory=infeasible_memory(TARGET, reported=False, node=capacity(ROOMY)),
+        node=LITTLE,
     ),
     "NodeCapacity stored, node grew": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(FULL)), node=ROOMY
+        asked=OLD, memory=infeasible_memory(TARGET, reported=False, node=capacity(FULL)), node=ROOMY
     ),
     "NodeCapacity stored, another node": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY, "old")), node=ROOMY
+        asked=OLD,
+        memory=infeasible_memory(TARGET, reported=False, node=capacity(ROOMY, "old")),
+        node=ROOMY,
     ),
     "NodeCapacity stored, node not known": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(ROOMY))
+        asked=OLD, memory=infeasible_memory(TARGET, reported=False, node=capacity(ROOMY))
     ),
     "refused: node, node grew": State(
-        asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=ROOMY
+        asked=OLD, memory=refusal_memory(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=ROOMY
     ),
     "Infeasible, stored, node as it was": State(
         condition=pending("Infeasible"),
-        memory=stored(TARGET, reported=True, node=capacity(LITTLE)),
+        memory=infeasible_memory(TARGET, reported=True, node=capacity(LITTLE)),
         node=LITTLE,
     ),
     "Infeasible, stored, node grew": State(
         condition=pending("Infeasible"),
-        memory=stored(TARGET, reported=True, node=capacity(FULL)),
+        memory=infeasible_memory(TARGET, reported=True, node=capacity(FULL)),
         node=ROOMY,
     ),
     # X102
     "NodeCapacity stored, a part fits": State(
-        asked=OLD, memory=stored(TARGET, reported=False, node=capacity(FULL)), node=FULL
+        asked=OLD, memory=infeasible_memory(TARGET, reported=False, node=capacity(FULL)), node=FULL
     ),
     "refused: node, a part fits": State(
-        asked=OLD, memory=held(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=FULL
+        asked=OLD, memory=refusal_memory(Reason.RESIZE_INFEASIBLE, node=capacity(FULL)), node=FULL
     ),
     "Infeasible, stored, a part fits": State(
         condition=pending("Infeasible"),
-        memory=stored(TARGET, reported=True, node=capacity(FULL)),
+        memory=infeasible_memory(TARGET, reported=True, node=capacity(FULL)),
         node=FULL,
     ),
     "the rest stored": State(
         asked=PART,
         has=PART,
-        memory=stored(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        memory=infeasible_memory(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
         node=FULL,
     ),
     "the rest stored, less wanted": State(
         asked=PART,
         has=PART,
-        memory=stored(MORE_CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        memory=infeasible_memory(MORE_CPU, reported=False, node=capacity(FULL), part=Part.SENT),
         node=FULL,
     ),
     "the rest stored, node grew": State(
         asked=PART,
         has=PART,
-        memory=stored(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
+        memory=infeasible_memory(CPU, reported=False, node=capacity(FULL), part=Part.SENT),
         node=ROOMY,
     ),
     "a part refused": State(
         asked=OLD,
-        memory=stored(TARGET, reported=False, node=capacity(FULL), part=Part.REFUSED),
+        memory=infeasible_memory(TARGET, reported=False, node=capacity(FULL), part=Part.REFUSED),
         node=FULL,
     ),
 }
 
-# 13, D36; in tables with `any` there are none of these
+# 13, D36; rows with `any` exclude these
 KILLED = {
-    "OOM-killed, less memory wanted": killed(hours=1),
-    "OOM-killed, less memory wanted, and Infeasible": killed(
+    "OOM-killed, less memory wanted": killed_state(hours=1),
+    "OOM-killed, less memory wanted, and Infeasible": killed_state(
         hours=1, condition=pending("Infeasible")
     ),
-    "OOM-killed, nothing but less memory wanted": killed(hours=1, cpu="250m"),
-    "OOM-killed a day ago, less memory wanted": killed(hours=24),
-    "OOM-killed an hour ago, more memory wanted": killed(hours=1, memory="128Mi"),
+    "OOM-killed, nothing but less memory wanted": killed_state(hours=1, cpu="250m"),
+    "OOM-killed a day ago, less memory wanted": killed_state(hours=24),
+    "OOM-killed an hour ago, more memory wanted": killed_state(hours=1, memory="128Mi"),
 }
 
 
@@ -304,7 +322,7 @@ class Budget:
     skip: bool = False  # --in-place-skip-disruption-budget
     restarts: bool = False  # resizePolicy RestartContainer for cpu
     phase: str = "Running"
-    best_effort: bool = False  # asks for nothing, so that a resize changes its QoS class
+    best_effort: bool = False  # no requests, so that a resize changes the QoS class
     requirements: bool = False  # evictionRequirements that don't hold
     admission: bool = True
     refuses: bool = False  # the API server refuses evictions
@@ -367,7 +385,7 @@ class Case:
 
 
 def cases(text: str) -> Iterator[Case]:
-    """One for each cell; the first two columns are the budget and the state."""
+    """Yield a case for each cell; the first two columns are the budget and the state."""
     section, modes = "", tuple[str, ...]()
     for line in text.splitlines():
         if line.startswith("## "):
@@ -419,7 +437,7 @@ def _oom_killed(at: datetime) -> ContainerState:
     return ContainerState(terminated=ended)
 
 
-GOOD = State()  # has what it should have
+GOOD = State()  # has its recommendation
 
 
 SHRINKS = EvictionRequirement(
@@ -472,23 +490,13 @@ async def test_matrix(case: Case) -> None:
         admission_ready=budget.admission,
     )
     decision = after.of("uid-web-0").decision
-    told = "-" if decision is None else f"{decision.action.value} {decision.reason.value}"
-    assert told == case.want
+    decisions = "-" if decision is None else f"{decision.action.value} {decision.reason.value}"
+    assert decisions == case.want
     verb = case.want.split()[0]
     assert actuator.resized == (["web-0"] if verb == "resize" else [])
     assert [name for name in actuator.evicted if name not in refused] == (
         ["web-0"] if verb == "evict" else []
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PassesLater:
-    """A clock that is so many passes on."""
-
-    passes: int
-
-    def now(self) -> datetime:
-        return NOW + self.passes * Rules().interval
 
 
 CAPACITY, PLATFORM = Cause(reason="NodeCapacity"), Cause(reason="UnsupportedPlatform")
@@ -511,7 +519,7 @@ ANSWERS: dict[str, KubeError] = {
 
 
 def rows(text: str) -> Iterator[tuple[str, UpdateMode, str, str, int]]:
-    """Answer, mode, what the first and the third pass come to, and the resizes of all three."""
+    """Yield answer, mode, decisions of the first and third pass, and resizes of all three."""
     for line in text.splitlines():
         answer, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         if answer in ANSWERS:
@@ -527,7 +535,7 @@ REFUSALS = tuple(rows(Path(__file__).with_name("refusals.md").read_text(encoding
 async def test_refusals(
     answer: str, mode: UpdateMode, first: str, third: str, resizes: int
 ) -> None:
-    actuator, state, told = (
+    actuator, state, decisions = (
         FakeActuator(resize_errors={"web-0": ANSWERS[answer]}),
         UpdaterState(),
         [],
@@ -535,12 +543,12 @@ async def test_refusals(
     rules = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
     given = cluster(STATES["none"], BUDGETS["open"], mode)
     for number in range(3):
-        clock = PassesLater(number)
+        clock = FixedClock(NOW + number * Rules().interval)
         state = await run(given, actuator, state=state, rules=rules, clock=clock)
         decision = state.of("uid-web-0").decision
         assert decision is not None
-        told.append(f"{decision.action.value} {decision.reason.value}")
-    assert (told[0], told[2]) == (first, third)
+        decisions.append(f"{decision.action.value} {decision.reason.value}")
+    assert (decisions[0], decisions[2]) == (first, third)
     assert actuator.resized == ["web-0"] * resizes
     assert actuator.evicted == (["web-0"] if third.startswith("evict") else [])
 
@@ -550,7 +558,7 @@ def test_every_answer_is_in_the_table() -> None:
     assert len(REFUSALS) == 2 * len(ANSWERS)
 
 
-def test_no_state_and_no_budget_is_forgotten_and_no_cell_is_there_twice() -> None:
+def test_every_state_and_budget_is_in_the_table_and_no_cell_twice() -> None:
     keys = [(case.mode, case.state, case.budget) for case in CASES if case.section != "2.1"]
     assert len(keys) == len(set(keys))
     assert {case.state for case in CASES} == set(STATES) | set(KILLED)

@@ -1,4 +1,4 @@
-"""Counters of VPAs live as long as the VPAs."""
+"""Metrics by VPA, which are removed with the VPA."""
 
 from prometheus_client import CollectorRegistry
 
@@ -10,8 +10,8 @@ SHOP = VpaLabels("1", UpdateMode.RECREATE, "shop", "default")
 BANK = VpaLabels("2", UpdateMode.IN_PLACE, "bank", "default")
 
 
-def counted(registry: CollectorRegistry) -> set[str]:
-    """The VPAs that some counter names."""
+def vpas_in(registry: CollectorRegistry) -> set[str]:
+    """Return the names of VPAs in labels of metrics."""
     return {
         sample.labels["vpa_name"]
         for metric in registry.collect()
@@ -20,7 +20,7 @@ def counted(registry: CollectorRegistry) -> set[str]:
     }
 
 
-def test_the_counters_of_a_deleted_vpa_go_with_it() -> None:
+def test_the_counters_of_a_deleted_vpa_are_removed() -> None:
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     for vpa in (SHOP, BANK):
@@ -31,14 +31,14 @@ def test_the_counters_of_a_deleted_vpa_go_with_it() -> None:
         metrics.resize_failed(vpa, "InPlaceUpdateError")
         metrics.skipped_infeasible(vpa)
     metrics.keep_only({("default", "shop"), ("default", "bank")})
-    assert counted(registry) == {"shop", "bank"}
+    assert vpas_in(registry) == {"shop", "bank"}
     metrics.keep_only({("default", "bank"), ("elsewhere", "shop")})
-    assert counted(registry) == {"bank"}
+    assert vpas_in(registry) == {"bank"}
     labels = {"vpa_size_log2": "2", "vpa_name": "bank", "vpa_namespace": "default"}
     assert registry.get_sample_value("vpa_updater_in_place_updated_pods_total", labels) == 1
 
 
-def test_a_vpa_that_comes_back_counts_from_zero() -> None:
+def test_a_vpa_that_is_created_again_counts_from_zero() -> None:
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     metrics.resized(SHOP)
@@ -53,7 +53,7 @@ def suspended(registry: CollectorRegistry, name: str) -> float | None:
     return registry.get_sample_value("vpa_updater_evictions_suspended", labels)
 
 
-def test_who_is_suspended_is_shown_while_it_is() -> None:
+def test_the_gauge_of_suspended_vpas() -> None:
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     metrics.publish_suspended([("default", "shop"), ("default", "bank")])
@@ -62,7 +62,7 @@ def test_who_is_suspended_is_shown_while_it_is() -> None:
     assert (suspended(registry, "shop"), suspended(registry, "bank")) == (None, 1)
 
 
-def test_outcomes_are_counted_from_zero_by_how_the_next_pod_came_up() -> None:
+def test_outcomes_of_evictions_are_counted_by_result() -> None:
     registry = CollectorRegistry()
     metrics = UpdaterMetrics(registry)
     metrics.came_out(ReplacementResult.UNPATCHED)

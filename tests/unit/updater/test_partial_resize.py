@@ -1,4 +1,4 @@
-"""The changes of an infeasible resize that a node can hold (X102)."""
+"""Partial resizes: the changes of an infeasible resize that a node can hold (X102)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,18 +27,20 @@ Amounts = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class C:
-    """A container: what it has, what is wanted for it, and what its spec says."""
+class ContainerCase:
+    """A container: its resources, its targets, and its spec."""
 
     has: Amounts
     wants: Amounts = field(default_factory=dict)
     limits: Amounts | None = None
     wants_limits: Amounts = field(default_factory=dict)
-    asks: Amounts | None = None  # by the spec; None: what it has
+    asks: Amounts | None = None  # in the spec; None: like ``has``
     asks_limits: Amounts | None = None
 
 
-def pod(*containers: C, init: tuple[Container, ...] = (), overhead: Amounts | None = None) -> Pod:
+def pod(
+    *containers: ContainerCase, init: tuple[Container, ...] = (), overhead: Amounts | None = None
+) -> Pod:
     return Pod(
         metadata=ObjectMeta(name="web-0"),
         spec=PodSpec(
@@ -69,7 +71,7 @@ def pod(*containers: C, init: tuple[Container, ...] = (), overhead: Amounts | No
 
 
 def part(
-    *containers: C,
+    *containers: ContainerCase,
     node: Amounts | None,
     init: tuple[Container, ...] = (),
     overhead: Amounts | None = None,
@@ -94,8 +96,8 @@ def part(
     return plan_part(given, wanted, names, containers=amounts, capacity=capacity)
 
 
-def sent(found: PartialResize | None) -> dict[str, str] | None:
-    """The values that are set, by container and resource; None: nothing is sent."""
+def patched_values(found: PartialResize | None) -> dict[str, str] | None:
+    """Return the patched values by container and resource, or None."""
     if found is None:
         return None
     return {_short(each): str(each.value) for each in found.plan.operations}
@@ -116,18 +118,18 @@ def rest(found: PartialResize | None) -> dict[str, dict[str, str]] | None:
 
 
 NODE = {"cpu": "4", "memory": "8Gi"}
-SMALL = C(has={"cpu": "1", "memory": "1Gi"})
+SMALL = ContainerCase(has={"cpu": "1", "memory": "1Gi"})
 
 
-def wants(has: Amounts, wanted: Amounts) -> C:
-    return C(has=has, wants=wanted)
+def wants(has: Amounts, wanted: Amounts) -> ContainerCase:
+    return ContainerCase(has=has, wants=wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    containers: tuple[C, ...]
-    sent: dict[str, str] | None = None  # None: there is no part to send
+    containers: tuple[ContainerCase, ...]
+    sent: dict[str, str] | None = None  # None: there is no partial resize
     rest: dict[str, dict[str, str]] | None = None
     node: Amounts | None = field(default_factory=lambda: NODE)
     init: tuple[Container, ...] = ()
@@ -163,13 +165,13 @@ CASES = [
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="first come first served",
+        id="containers in order",
         containers=(wants(ONE, {"cpu": "3"}), wants(ONE, {"cpu": "2"})),
         sent={"c0 requests cpu": "3"},
         rest={"c1": {"cpu": "2"}},
     ),
     Case(
-        id="one that is too large leaves room to the next",
+        id="a container that is too large leaves room for the next",
         containers=(wants(ONE, {"cpu": "4"}), wants(ONE, {"cpu": "3"})),
         sent={"c1 requests cpu": "3"},
         rest={"c0": {"cpu": "4"}},
@@ -190,25 +192,25 @@ CASES = [
         sent={"c0 requests cpu": "3500m", "c1 requests cpu": "500m"},
         rest={"c2": {"memory": "9Gi"}},
     ),
-    Case(id="nothing fits", containers=(wants(ONE, {"cpu": "5"}),)),
-    Case(id="all fits, so size is not the reason", containers=(wants(ONE, {"cpu": "2"}),)),
-    Case(id="nothing is wanted", containers=(SMALL,)),
+    Case(id="no change fits", containers=(wants(ONE, {"cpu": "5"}),)),
+    Case(id="all changes fit, so size is not the reason", containers=(wants(ONE, {"cpu": "2"}),)),
+    Case(id="no targets", containers=(SMALL,)),
     Case(
-        id="the node is not known: only what is less",
+        id="unknown node: only reductions",
         node=None,
         containers=(wants(ONE, {"cpu": "2", "memory": "512Mi"}),),
         sent={"c0 requests cpu": "1", "c0 requests memory": "512Mi"},
         rest={"c0": {"cpu": "2"}},
     ),
     Case(
-        id="a node that shrank below the pod refuses less, too",
+        id="a node that is smaller than the pod refuses reductions, too",
         node={"cpu": "500m", "memory": "8Gi"},
         containers=(wants(ONE, {"cpu": "2", "memory": "512Mi"}),),
     ),
     Case(
-        id="what the spec asks for without success goes back to what is there",
+        id="an infeasible request in the spec is reset to the actual one",
         containers=(
-            C(
+            ContainerCase(
                 has=ONE,
                 wants={"cpu": "9", "memory": "2Gi"},
                 asks={"cpu": "9", "memory": "2Gi"},
@@ -218,13 +220,15 @@ CASES = [
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="the part is there already",
-        containers=(C(has={"cpu": "1", "memory": "2Gi"}, wants={"cpu": "9", "memory": "2Gi"}),),
+        id="the partial resize is done",
+        containers=(
+            ContainerCase(has={"cpu": "1", "memory": "2Gi"}, wants={"cpu": "9", "memory": "2Gi"}),
+        ),
     ),
     Case(
-        id="a request that was not there can't be taken back",
+        id="an added request can't be removed",
         containers=(
-            C(
+            ContainerCase(
                 has={"memory": "1Gi"},
                 wants={"cpu": "9", "memory": "2Gi"},
                 asks={"cpu": "9", "memory": "2Gi"},
@@ -232,9 +236,9 @@ CASES = [
         ),
     ),
     Case(
-        id="request and limit go together",
+        id="request and limit change together",
         containers=(
-            C(
+            ContainerCase(
                 has=ONE,
                 limits={"cpu": "2", "memory": "2Gi"},
                 wants={"cpu": "9", "memory": "2Gi"},
@@ -250,9 +254,9 @@ CASES = [
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="guaranteed pods stay so",
+        id="a Guaranteed pod stays Guaranteed",
         containers=(
-            C(
+            ContainerCase(
                 has=ONE,
                 limits=ONE,
                 wants={"cpu": "9", "memory": "2Gi"},
@@ -268,14 +272,14 @@ CASES = [
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="a native sidecar runs beside the containers",
+        id="a native sidecar counts beside the containers",
         init=(SIDECAR,),
         containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
         sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
         rest={"c0": {"cpu": "3001m"}},
     ),
     Case(
-        id="a plain init container runs before them",
+        id="a plain init container does not count",
         init=(HUGE,),
         containers=(wants(ONE, {"cpu": "5", "memory": "8Gi"}),),
         sent={"c0 requests cpu": "1", "c0 requests memory": "8Gi"},
@@ -294,7 +298,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_plan_part(case: Case) -> None:
     found = part(*case.containers, node=case.node, init=case.init, overhead=case.overhead)
-    plan_sent = sent(found)
+    plan_sent = patched_values(found)
     assert rest(found) == case.rest
     if plan_sent is None or case.sent is None:
         assert plan_sent == case.sent
@@ -304,14 +308,14 @@ def test_plan_part(case: Case) -> None:
     assert all(_is_as_before(key, value, case.containers) for key, value in unchanged.items())
 
 
-def _is_as_before(key: str, value: str, containers: tuple[C, ...]) -> bool:
+def _is_as_before(key: str, value: str, containers: tuple[ContainerCase, ...]) -> bool:
     name, kind, resource = key.split()
     one = containers[int(name[1:])]
     has = one.has if kind == "requests" else one.limits or {}
     return parse_quantities(has)[resource] == parse_quantities({"": value})[""]
 
 
-def test_a_pod_with_resources_of_its_own_has_no_part() -> None:
+def test_a_pod_with_pod_level_resources_has_no_partial_resize() -> None:
     given = pod(wants(ONE, {"cpu": "5", "memory": "2Gi"}))
     spec = PodSpec(containers=given.spec.containers, resources=ResourceRequirements(requests=ONE))
     whole = Pod(metadata=given.metadata, spec=spec, status=given.status)
@@ -321,8 +325,8 @@ def test_a_pod_with_resources_of_its_own_has_no_part() -> None:
 
 
 @pytest.mark.parametrize("seed", range(500))
-def test_the_api_server_would_take_any_part(seed: int) -> None:
-    """Whatever is wanted: the part fits, keeps the class, and has no request above its limit."""
+def test_every_partial_resize_is_valid(seed: int) -> None:
+    """A partial resize fits, keeps the QoS class, and has no request above its limit."""
     random = Random(seed)
     containers = tuple(_drawn(random) for _ in range(random.randint(1, 4)))
     init = tuple(each for each in (HUGE, SIDECAR) if random.random() < 0.2)
@@ -331,7 +335,7 @@ def test_the_api_server_would_take_any_part(seed: int) -> None:
     if found is None:
         return
     before, after = pod(*containers, init=init, overhead=overhead), {}
-    values = sent(found) or {}
+    values = patched_values(found) or {}
     for index, container in enumerate(before.spec.containers):
         assert container.resources is not None
         kinds = {}
@@ -360,7 +364,7 @@ def test_the_api_server_would_take_any_part(seed: int) -> None:
             assert given == (parse_quantities(one.has)[resource] if resource in left else amount)
 
 
-def _drawn(random: Random) -> C:
+def _drawn(random: Random) -> ContainerCase:
     has = {"cpu": f"{random.randint(1, 9)}00m", "memory": f"{random.randint(1, 9)}00Mi"}
     wanted = {
         "cpu": f"{random.randint(1, 60)}00m",
@@ -370,7 +374,7 @@ def _drawn(random: Random) -> C:
     wanted = {name: wanted[name] for name in kept}
     factor = random.choice((0, 1, 2))
     pending = random.random() < 0.3
-    return C(
+    return ContainerCase(
         has=has,
         wants=wanted,
         limits=_times(has, factor) if factor else None,

@@ -1,4 +1,4 @@
-"""What one pass counts: updater.md 12.2, metric by metric."""
+"""The metrics of one pass: updater.md 12.2, metric by metric."""
 
 from collections.abc import Mapping
 
@@ -24,8 +24,8 @@ RECREATE, IN_PLACE = UpdateMode.RECREATE, UpdateMode.IN_PLACE
 OR_RECREATE = UpdateMode.IN_PLACE_OR_RECREATE
 
 
-def counted(registry: CollectorRegistry) -> dict[str, float]:
-    """Everything but zeros, times and labels that are the same in all of these cases."""
+def nonzero_samples(registry: CollectorRegistry) -> dict[str, float]:
+    """Return nonzero samples, without times and without labels that all cases share."""
     found = {}
     for metric in registry.collect():
         for sample in metric.samples:
@@ -41,7 +41,7 @@ def counted(registry: CollectorRegistry) -> dict[str, float]:
 
 
 ALL_FIVE = {"controlled_pods": 5}
-# Mode, what the API server answers; what is counted where two of five may be disrupted at once.
+# Mode, errors of the API server, and the counts if two of five pods may be disrupted at once.
 PASSES = {
     "evictions": (
         RECREATE,
@@ -83,7 +83,7 @@ PASSES = {
             "vpas_with_evicted_pods": 1,
         },
     ),
-    "resizes that never fit": (
+    "infeasible resizes": (
         IN_PLACE,
         {"resizes": TOO_LARGE},
         {
@@ -92,7 +92,7 @@ PASSES = {
             "failed_in_place_update_attempts InPlaceUpdateInfeasible": 5,
         },
     ),
-    "resizes that never fit, where an eviction may": (
+    "infeasible resizes with fallback to eviction": (
         OR_RECREATE,
         {"resizes": TOO_LARGE},
         {
@@ -116,7 +116,7 @@ PASSES = {
 }
 
 
-def refusing(errors: Mapping[str, KubeError]) -> FakeActuator:
+def actuator_with(errors: Mapping[str, KubeError]) -> FakeActuator:
     actuator = FakeActuator()
     if "resizes" in errors:
         actuator.resize_errors = dict.fromkeys(NAMES, errors["resizes"])
@@ -126,24 +126,24 @@ def refusing(errors: Mapping[str, KubeError]) -> FakeActuator:
 
 
 @pytest.mark.parametrize(("mode", "errors", "want"), PASSES.values(), ids=PASSES)
-async def test_what_a_pass_counts(
+async def test_the_metrics_of_a_pass(
     mode: UpdateMode, errors: Mapping[str, KubeError], want: Mapping[str, float]
 ) -> None:
     registry = CollectorRegistry()
-    await run(snapshot(mode), refusing(errors), rules=HALF, registry=registry)
-    assert counted(registry) == {**ALL_FIVE, **want}
+    await run(snapshot(mode), actuator_with(errors), rules=HALF, registry=registry)
+    assert nonzero_samples(registry) == {**ALL_FIVE, **want}
 
 
-async def test_pods_whose_resize_is_known_not_to_fit_count_in_every_pass() -> None:
-    actuator = refusing({"resizes": TOO_LARGE})
+async def test_pods_with_an_infeasible_resize_count_in_every_pass() -> None:
+    actuator = actuator_with({"resizes": TOO_LARGE})
     state: UpdaterState | None = None
     for skips in (None, 5, 5):
         registry = CollectorRegistry()
         state = await run(snapshot(IN_PLACE), actuator, state=state, registry=registry)
-        assert counted(registry).get("in_place_infeasible_skip_pods") == skips
+        assert nonzero_samples(registry).get("in_place_infeasible_skip_pods") == skips
 
 
-async def test_counters_of_a_vpa_with_pods_exist_before_they_count() -> None:
+async def test_counters_of_a_vpa_with_pods_start_at_zero() -> None:
     registry = CollectorRegistry()
     await run(snapshot(UpdateMode.OFF), FakeActuator(), registry=registry)
     vpa = {"vpa_size_log2": "2", "vpa_name": "web", "vpa_namespace": "default"}
@@ -154,7 +154,7 @@ async def test_counters_of_a_vpa_with_pods_exist_before_they_count() -> None:
     assert (evicted, resized) == (0, 0)
 
 
-async def test_gauges_by_size_alone_show_all_sizes() -> None:
+async def test_gauges_by_size_have_all_sizes() -> None:
     registry = CollectorRegistry()
     await run(snapshot(IN_PLACE), FakeActuator(), registry=registry)
     for name in (

@@ -1,4 +1,4 @@
-"""What is asked for instead of a pending resize, and what it takes to withdraw one (X100)."""
+"""Resizes that replace a pending one, and withdrawals of a pending resize (X100)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +19,7 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
 from updater.resize.pending_resize import (
-    granted_resources,
-    pending_containers,
+    pending_of,
     plan_following,
     plan_other_specs,
     plan_withdrawal,
@@ -33,19 +32,19 @@ ASKS = {"cpu": "500m", "memory": "128Mi"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class C:
+class ContainerCase:
     """A container with a pending resize."""
 
-    asks: Amounts = field(default_factory=lambda: ASKS)  # by the spec
+    asks: Amounts = field(default_factory=lambda: ASKS)  # in the spec
     has: Amounts = field(default_factory=lambda: HAS)  # by the kubelet's report
-    allocated: Amounts | None = None  # None: what it has
+    allocated: Amounts | None = None  # None: like ``has``
     asks_limits: Amounts | None = None
     limits: Amounts | None = None
     wants: Amounts = field(default_factory=dict)
     wants_limits: Amounts = field(default_factory=dict)
 
 
-def pod(*containers: C) -> Pod:
+def pod(*containers: ContainerCase) -> Pod:
     policy = (ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer"),)
     return Pod(
         metadata=ObjectMeta(name="web-0"),
@@ -73,7 +72,7 @@ def pod(*containers: C) -> Pod:
     )
 
 
-def follow(*containers: C) -> ResizePlan:
+def follow(*containers: ContainerCase) -> ResizePlan:
     given = pod(*containers)
     wanted = tuple(
         WantedResources(
@@ -89,8 +88,8 @@ def follow(*containers: C) -> ResizePlan:
     return plan_following(given, wanted, names, containers=amounts)
 
 
-def sent(plan: ResizePlan) -> dict[str, str]:
-    """The values that are set, by path."""
+def patched_values(plan: ResizePlan) -> dict[str, str]:
+    """Return the patched values by path."""
     found = {}
     for each in plan.operations:
         _, _, index, _, kind, resource = each.path.strip("/").split("/")
@@ -101,14 +100,14 @@ def sent(plan: ResizePlan) -> dict[str, str]:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    containers: tuple[C, ...]
+    containers: tuple[ContainerCase, ...]
     lowers: bool = False
     withdraws: bool = False
-    cpu: str = ""  # that is set for the first container; empty: none is
+    cpu: str = ""  # patched value of the first container; empty: none
 
 
-def wants(cpu: str, memory: str = "128Mi", **more: Amounts) -> C:
-    return C(wants={"cpu": cpu, "memory": memory}, **more)
+def wants(cpu: str, memory: str = "128Mi", **more: Amounts) -> ContainerCase:
+    return ContainerCase(wants={"cpu": cpu, "memory": memory}, **more)
 
 
 CASES = [
@@ -119,51 +118,66 @@ CASES = [
     Case(id="two millicores less", containers=(wants("498m"),), cpu="498m", lowers=True),
     Case(
         id="more of one and less of the other",
-        containers=(C(asks={"cpu": "500m", "memory": "1Gi"}, wants={"cpu": "1", "memory": "1Mi"}),),
+        containers=(
+            ContainerCase(
+                asks={"cpu": "500m", "memory": "1Gi"}, wants={"cpu": "1", "memory": "1Mi"}
+            ),
+        ),
         cpu="1",
         lowers=True,
     ),
     Case(
-        id="what the pod has", containers=(wants("100m"),), cpu="100m", lowers=True, withdraws=True
+        id="equal to the actual resources",
+        containers=(wants("100m"),),
+        cpu="100m",
+        lowers=True,
+        withdraws=True,
     ),
     Case(
-        id="what the pod has, but for a millicore",
+        id="one millicore from the actual resources",
         containers=(wants("101m"),),
         cpu="100m",
         lowers=True,
         withdraws=True,
     ),
-    Case(id="nearly what it has", containers=(wants("102m"),), cpu="102m", lowers=True),
     Case(
-        id="what was allocated goes before what is reported",
+        id="two millicores from the actual resources",
+        containers=(wants("102m"),),
+        cpu="102m",
+        lowers=True,
+    ),
+    Case(
+        id="allocated resources take precedence over reported ones",
         containers=(wants("100m", has={**HAS, "cpu": "101m"}, allocated=HAS),),
         cpu="100m",
         lowers=True,
         withdraws=True,
     ),
     Case(
-        id="less than the pod has is pending",
+        id="the pending resize is a reduction",
         containers=(wants("100m", asks={**HAS, "cpu": "50m"}),),
         cpu="100m",
         withdraws=True,
     ),
     Case(
-        id="one container has what is wanted, and the other one is to have more",
+        id="one container has its target, the other one gets more",
         containers=(
             wants("100m"),
-            C(asks={**HAS, "cpu": "50m"}, has={**HAS, "cpu": "50m"}, wants={"cpu": "90m"}),
+            ContainerCase(
+                asks={**HAS, "cpu": "50m"}, has={**HAS, "cpu": "50m"}, wants={"cpu": "90m"}
+            ),
         ),
         cpu="100m",
         lowers=True,
     ),
     Case(
-        id="one container has what is wanted, and the other one's resize is still pending",
+        id="one container has its target, the other one's resize is still pending",
         containers=(wants("100m"), wants("500m")),
         cpu="100m",
         lowers=True,
     ),
     Case(
-        id="less than is pending, and than is there",
+        id="less than the pending and the actual resources",
         containers=(wants("50m"),),
         cpu="50m",
         lowers=True,
@@ -175,19 +189,19 @@ CASES = [
 def test_plan_following(case: Case) -> None:
     plan = follow(*case.containers)
     assert (plan.lowers, plan.withdraws) == (case.lowers, case.withdraws)
-    assert sent(plan).get("c0 requests cpu", "") == case.cpu
+    assert patched_values(plan).get("c0 requests cpu", "") == case.cpu
     assert plan.restarts is (bool(plan.changes) and not case.withdraws)
     assert bool(plan.changes) is bool(plan.operations)
 
 
-def test_a_limit_goes_back_with_its_request() -> None:
+def test_a_limit_is_reset_with_its_request() -> None:
     limited = wants(
         "101m",
         asks_limits={"cpu": "1"},
         limits={"cpu": "200m"},
         wants_limits={"cpu": "202m"},
     )
-    assert sent(follow(limited)) == {
+    assert patched_values(follow(limited)) == {
         "c0 requests cpu": "100m",
         "c0 requests memory": "128Mi",
         "c0 limits cpu": "200m",
@@ -195,23 +209,26 @@ def test_a_limit_goes_back_with_its_request() -> None:
     assert follow(limited).withdraws
 
 
-def test_what_the_api_server_would_refuse_replaces_nothing() -> None:
-    """A limit that the pending resize adds can't be removed, and the old request is above it."""
+def test_a_resize_that_would_be_refused_replaces_no_pending_one() -> None:
+    """The pending resize adds a limit, which can't be removed; the old request is above it."""
     given = wants("1", has={**HAS, "cpu": "1"}, asks=HAS, asks_limits={"cpu": "200m"})
     plan = follow(given)
     assert not plan.lowers
     assert not plan.withdraws
 
 
-def test_pending_containers() -> None:
-    given = pod(C(), C(asks=HAS), C(asks=HAS, has=ASKS, allocated=HAS))
-    assert pending_containers(given, granted_resources(given)) == {"c0"}
+def test_containers_with_a_pending_resize() -> None:
+    given = pod(
+        ContainerCase(), ContainerCase(asks=HAS), ContainerCase(asks=HAS, has=ASKS, allocated=HAS)
+    )
+    assert pending_of(given, ("c0", "c1", "c2")) == {"c0"}
+    assert pending_of(given, ("c1", "c2")) == frozenset()
 
 
-def test_where_nothing_is_reported_nothing_is_pending() -> None:
-    given = pod(C())
+def test_without_reported_resources_nothing_is_pending() -> None:
+    given = pod(ContainerCase())
     unreported = Pod(metadata=given.metadata, spec=given.spec)
-    assert pending_containers(unreported, granted_resources(unreported)) == frozenset()
+    assert pending_of(unreported, ("c0",)) == frozenset()
 
 
 def amounts(*names: str) -> dict[str, ContainerAmounts]:
@@ -221,37 +238,37 @@ def amounts(*names: str) -> dict[str, ContainerAmounts]:
     }
 
 
-def test_a_withdrawal_restarts_nothing_and_is_about_recommended_containers() -> None:
-    plan = plan_withdrawal(pod(C(), C()), amounts("c0"))
+def test_a_withdrawal_restarts_nothing_and_covers_only_recommended_containers() -> None:
+    plan = plan_withdrawal(pod(ContainerCase(), ContainerCase()), amounts("c0"))
     assert plan is not None
-    assert sent(plan) == {"c0 requests cpu": "100m", "c0 requests memory": "128Mi"}
+    assert patched_values(plan) == {"c0 requests cpu": "100m", "c0 requests memory": "128Mi"}
     assert plan.withdraws
     assert not plan.restarts
 
 
 NO_WITHDRAWAL = {
-    "the spec says so already": C(asks=HAS),
-    "a request that was not there": C(has={"memory": "128Mi"}),
-    "a limit that was not there, below the request": C(
+    "the spec has the actual resources": ContainerCase(asks=HAS),
+    "an added request": ContainerCase(has={"memory": "128Mi"}),
+    "an added limit below the request": ContainerCase(
         has={"cpu": "1"}, asks={"cpu": "100m"}, asks_limits={"cpu": "200m"}
     ),
 }
 
 
 @pytest.mark.parametrize("given", NO_WITHDRAWAL.values(), ids=NO_WITHDRAWAL)
-def test_what_no_withdrawal_can_say(given: C) -> None:
+def test_resizes_that_cannot_be_withdrawn(given: ContainerCase) -> None:
     assert plan_withdrawal(pod(given), amounts("c0")) is None
 
 
-ADDED = C(has={"memory": "128Mi"}, asks={"cpu": "500m", "memory": "128Mi"})
-OTHER_SPECS: dict[str, tuple[C, list[dict[str, str]]]] = {
-    "nothing was added: a withdrawal": (
-        C(),
+ADDED = ContainerCase(has={"memory": "128Mi"}, asks={"cpu": "500m", "memory": "128Mi"})
+OTHER_SPECS: dict[str, tuple[ContainerCase, list[dict[str, str]]]] = {
+    "no added resource: a withdrawal": (
+        ContainerCase(),
         [{"c0 requests cpu": "100m", "c0 requests memory": "128Mi"}],
     ),
     "CPU was added": (ADDED, [{"c0 requests cpu": "1m"}, {"c0 requests cpu": "499m"}]),
     "CPU was added, and memory raised": (
-        C(has={"memory": "64Mi"}, asks={"cpu": "500m", "memory": "128Mi"}),
+        ContainerCase(has={"memory": "64Mi"}, asks={"cpu": "500m", "memory": "128Mi"}),
         [
             {"c0 requests memory": "64Mi"},
             {"c0 requests cpu": "1m"},
@@ -259,18 +276,20 @@ OTHER_SPECS: dict[str, tuple[C, list[dict[str, str]]]] = {
         ],
     ),
     "memory was added": (
-        C(has={"cpu": "500m"}, asks={"cpu": "500m", "memory": "128"}),
+        ContainerCase(has={"cpu": "500m"}, asks={"cpu": "500m", "memory": "128"}),
         [{"c0 requests memory": "1"}, {"c0 requests memory": "127"}],
     ),
     "a millicore was added": (
-        C(has={}, asks={"cpu": "1m", "ephemeral-storage": "1Gi"}),
+        ContainerCase(has={}, asks={"cpu": "1m", "ephemeral-storage": "1Gi"}),
         [{"c0 requests cpu": "0"}],
     ),
 }
 
 
 @pytest.mark.parametrize(("given", "want"), OTHER_SPECS.values(), ids=OTHER_SPECS)
-def test_specs_after_which_the_kubelet_looks_again(given: C, want: list[dict[str, str]]) -> None:
+def test_specs_that_make_the_kubelet_retry(
+    given: ContainerCase, want: list[dict[str, str]]
+) -> None:
     plans = list(plan_other_specs(pod(given, ADDED), amounts("c0")))
-    assert [sent(plan) for plan in plans] == want
+    assert [patched_values(plan) for plan in plans] == want
     assert [plan.withdraws for plan in plans[1:]] == [False] * len(plans[1:])

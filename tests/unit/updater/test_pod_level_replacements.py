@@ -1,4 +1,4 @@
-"""Replacements of pods with resources of their own: judged by the rule that evicts (X63, X112)."""
+"""Replacements of pods with pod-level resources: checked by the rule of evictions (X63, X112)."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,9 +11,10 @@ from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, ResourceRequirements
 from common.recommendation.pod_level import PodLevelMode
+from fixed_clock import FixedClock
 from updater.decision import Reason
 from updater.evaluate.recommendation_fit import Measured, measure_pod
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.eviction.dry_run_answer import after_answer
 from updater.eviction.replacement_result import ReplacementResult, check_replacement
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
@@ -30,8 +31,8 @@ VPA = vpa(
 )
 
 
-def admitted(*, cpu: str, whole: str) -> Pod:
-    """A pod that the webhook saw, with a request of its own."""
+def admitted_pod(*, cpu: str, whole: str) -> Pod:
+    """Return a pod that the webhook observed, with a pod-level request."""
     plain = pod(
         containers=(container(requests={"cpu": cpu}),), annotations={OBSERVED_CONTAINERS: "app"}
     )
@@ -41,18 +42,18 @@ def admitted(*, cpu: str, whole: str) -> Pod:
 
 RIGHT, OUTSIDE = ReplacementResult.RIGHT, ReplacementResult.OUTSIDE_RANGE
 RESULTS = {
-    "kept, as the updater keeps": ("1", "1", KEEP, RIGHT),
-    "kept, though the updater follows": ("1", "1", FOLLOW, OUTSIDE),
-    "followed, as the updater follows": ("2", "2", FOLLOW, RIGHT),
-    "followed, and there was room": ("2", "2", KEEP, RIGHT),
+    "kept, and the updater keeps": ("1", "1", KEEP, RIGHT),
+    "kept, but the updater follows": ("1", "1", FOLLOW, OUTSIDE),
+    "followed, and the updater follows": ("2", "2", FOLLOW, RIGHT),
+    "followed, but the updater keeps": ("2", "2", KEEP, RIGHT),
 }
 
 
 @pytest.mark.parametrize(("cpu", "whole", "mode", "want"), RESULTS.values(), ids=RESULTS)
-def test_a_replacement_is_right_where_it_would_not_be_evicted(
+def test_a_replacement_is_right_if_it_would_not_be_evicted(
     cpu: str, whole: str, mode: PodLevelMode, want: ReplacementResult
 ) -> None:
-    replacement = admitted(cpu=cpu, whole=whole)
+    replacement = admitted_pod(cpu=cpu, whole=whole)
     assert check_replacement(replacement, VPA, (), pod_level=mode) is want
     assert check_replacement(replacement, VPA, (), then=vpa(), pod_level=mode) is want
     refused = after_answer(replacement, VPA, (), pod_level=mode)
@@ -62,17 +63,9 @@ def test_a_replacement_is_right_where_it_would_not_be_evicted(
     assert measured.drift.outside_range is (want is OUTSIDE)
 
 
-class At:
-    def __init__(self, minutes: int) -> None:
-        self.time = NOW + timedelta(minutes=minutes)
-
-    def now(self) -> datetime:
-        return self.time
-
-
-def kept(name: str, *, created: datetime) -> LivePod:
-    """A pod as an admission with ``keep`` makes it: one core, whatever is recommended."""
-    made = admitted(cpu="1", whole="1")
+def pod_admitted_by_keep(name: str, *, created: datetime) -> LivePod:
+    """Return a pod as admission with mode ``keep`` creates it: one core in all cases."""
+    made = admitted_pod(cpu="1", whole="1")
     meta = LivePodMeta(
         name=name,
         namespace="default",
@@ -83,15 +76,15 @@ def kept(name: str, *, created: datetime) -> LivePod:
     return LivePod(metadata=meta, spec=made.spec, status=made.status)
 
 
-async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() -> None:
-    """A dozen passes; each evicted pod comes back as it was."""
+async def test_evictions_stop_if_admission_keeps_and_the_updater_follows() -> None:
+    """In twelve passes each evicted pod is replaced by an equal one."""
     rules = replace(
         OPEN,
         checks_outcomes=True,
         pod_level=FOLLOW,
         disruption=DisruptionPolicy(tolerance_fraction=0.5),
     )
-    pods = [kept(f"web-{number}", created=NOW) for number in range(4)]
+    pods = [pod_admitted_by_keep(f"web-{number}", created=NOW) for number in range(4)]
     state, evicted = UpdaterState(), list[str]()
     for minutes in range(12):
         uids = frozenset(each.metadata.uid for each in pods)
@@ -106,13 +99,15 @@ async def test_evictions_stop_where_admission_keeps_and_the_updater_follows() ->
         )
         given, clock, actuator = (
             ClusterSnapshot(autoscaled=(scaled,), living=uids),
-            At(minutes),
+            FixedClock(NOW + timedelta(minutes=minutes)),
             FakeActuator(),
         )
         state = await run(given, actuator, state=state, rules=rules, clock=clock)
         evicted += actuator.evicted
         pods = [each for each in pods if each.metadata.name not in actuator.evicted]
-        pods += [kept(f"{name}-next", created=clock.now()) for name in actuator.evicted]
+        pods += [
+            pod_admitted_by_keep(f"{name}-next", created=clock.now()) for name in actuator.evicted
+        ]
     assert len(evicted) == 3
     last = state.of(pods[0].metadata.uid).decision
     assert last is not None

@@ -1,4 +1,4 @@
-"""Resizes of pods with resources of their own: what they change, and what holds them up."""
+"""Resizes of pods with pod-level resources: their operations, and when they wait."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from common.recommendation.pod_level import PodLevelMode
 from common.recommendation.qos import QosClass, qos_class
 from updater.decision import Decision, Reason, wait
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.update_order import Thresholds
+from updater.evaluate.update_verdict import Thresholds
 from updater.plan.candidate import Candidate, judge_pod
 from updater.plan.candidate_resize import plan_candidate
 from updater.resize.resize_plan import ResizePlan
@@ -25,8 +25,8 @@ Amounts = Mapping[str, str]
 EXACT = {"cpu": "1", "memory": "1Gi"}
 
 
-def whole(*, requests: Amounts | None = None, limits: Amounts | None = None) -> Pod:
-    """Containers ``app`` and ``side`` of 100m each, in a pod with resources of its own."""
+def pod_with_resources(*, requests: Amounts | None = None, limits: Amounts | None = None) -> Pod:
+    """Return a pod with pod-level resources and containers ``app`` and ``side`` of 100m each."""
     plain = pod(
         containers=(
             container("app", requests={"cpu": "100m"}),
@@ -39,8 +39,8 @@ def whole(*, requests: Amounts | None = None, limits: Amounts | None = None) -> 
     )
 
 
-def judged(it: Pod, *, mode: PodLevelMode, side: str = "100m") -> ResizePlan | Decision:
-    """The plan for a pod of which only ``app`` is outside its range."""
+def plan_of(it: Pod, *, mode: PodLevelMode, side: str = "100m") -> ResizePlan | Decision:
+    """Return the plan for a pod in which only ``app`` is outside its range."""
     target = {"cpu": "600m"}
     autoscaler = vpa(
         recommendations=(
@@ -78,31 +78,31 @@ LIMIT = "/spec/resources/limits/cpu"
 
 CASES = [
     Case(
-        id="in a pod without them only what is out of range is resized (D21)",
-        it=pod(containers=whole().spec.containers),
+        id="no pod-level resources: only the container out of range is resized (D21)",
+        it=pod(containers=pod_with_resources().spec.containers),
         side="200m",
         want={APP: "600m"},
     ),
     Case(
         id="the user's own request stays, and all containers are resized",
-        it=whole(requests={"cpu": "1"}),
+        it=pod_with_resources(requests={"cpu": "1"}),
         side="200m",
         want={APP: "600m", SIDE: "200m"},
     ),
     Case(
-        id="what is too much is shared",
-        it=whole(requests={"cpu": "400m"}),
+        id="a sum above the request is shared",
+        it=pod_with_resources(requests={"cpu": "400m"}),
         side="200m",
         want={APP: "300m"},
     ),
     Case(
-        id="a request that was filled in moves in the same patch",
-        it=whole(requests={"cpu": "200m"}, limits={"cpu": "1"}),
+        id="a filled in request follows in the same patch",
+        it=pod_with_resources(requests={"cpu": "200m"}, limits={"cpu": "1"}),
         want={APP: "600m", REQUEST: "700m"},
     ),
     Case(
-        id="follow: request and limit move in the same patch",
-        it=whole(requests={"cpu": "400m"}, limits={"cpu": "1"}),
+        id="follow: request and limit follow in the same patch",
+        it=pod_with_resources(requests={"cpu": "400m"}, limits={"cpu": "1"}),
         mode=PodLevelMode.FOLLOW,
         want={APP: "600m", REQUEST: "1400m", LIMIT: "3500m"},
     ),
@@ -111,18 +111,18 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_operations(case: Case) -> None:
-    plan = judged(case.it, mode=case.mode, side=case.side)
+    plan = plan_of(case.it, mode=case.mode, side=case.side)
     assert isinstance(plan, ResizePlan)
     assert {each.path: each.value for each in plan.operations} == case.want
 
 
-def test_where_nothing_fits_the_pod_waits() -> None:
-    it = whole(requests={"cpu": "100m"})
+def test_without_room_the_pod_waits() -> None:
+    it = pod_with_resources(requests={"cpu": "100m"})
     containers = (container("app", requests={"memory": "1"}), it.spec.containers[1])
     spec = msgspec.structs.replace(it.spec, containers=containers)
     autoscaler = vpa(recommendations=(recommendation("app", target={"cpu": "600m"}),))
-    drift = RecommendationFit(autoscaler).drift(msgspec.structs.replace(it, spec=spec))
-    assert drift == wait(
+    found = RecommendationFit(autoscaler).measured(msgspec.structs.replace(it, spec=spec))
+    assert found == wait(
         Reason.POD_LEVEL_RESOURCES_EXHAUSTED,
         detail="the pod's own spec.resources leave no room for the recommended cpu: "
         "other containers or a minimum take all of it",
@@ -130,34 +130,44 @@ def test_where_nothing_fits_the_pod_waits() -> None:
 
 
 QOS = [
-    pytest.param(whole(requests=EXACT, limits=EXACT), QosClass.GUARANTEED, id="equal: Guaranteed"),
-    pytest.param(whole(requests=EXACT), QosClass.BURSTABLE, id="no limits: Burstable"),
     pytest.param(
-        whole(requests={"cpu": "1"}, limits={"cpu": "1"}), QosClass.BURSTABLE, id="no memory"
+        pod_with_resources(requests=EXACT, limits=EXACT),
+        QosClass.GUARANTEED,
+        id="equal: Guaranteed",
     ),
-    pytest.param(whole(), QosClass.BURSTABLE, id="none: that of the containers"),
+    pytest.param(pod_with_resources(requests=EXACT), QosClass.BURSTABLE, id="no limits: Burstable"),
+    pytest.param(
+        pod_with_resources(requests={"cpu": "1"}, limits={"cpu": "1"}),
+        QosClass.BURSTABLE,
+        id="no memory",
+    ),
+    pytest.param(
+        pod_with_resources(),
+        QosClass.BURSTABLE,
+        id="no pod-level resources: the class of the containers",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("it", "want"), QOS)
-def test_the_qos_class_follows_from_the_pods_own_resources(it: Pod, want: QosClass) -> None:
-    """The containers are Burstable in all of them."""
+def test_pod_level_resources_determine_the_qos_class(it: Pod, want: QosClass) -> None:
+    """The containers are Burstable in all cases."""
     assert qos_class(it.spec) is want
 
 
 @pytest.mark.parametrize(
-    ("own", "restarts"), [(None, True), ({"cpu": "1"}, False)], ids=["inherited", "its own"]
+    ("own", "restarts"), [(None, True), ({"cpu": "1"}, False)], ids=["inherited", "own limit"]
 )
-def test_a_limit_that_is_the_pods_restarts_the_container(
+def test_a_change_of_an_inherited_limit_restarts_the_container(
     own: Amounts | None, *, restarts: bool
 ) -> None:
-    """KEP-5419: where the pod's limit changes, and the container has none and asks for it."""
-    it = whole(requests={"cpu": "400m"}, limits={"cpu": "1"})
+    """KEP-5419: the container has no limit and restarts on changes, so the pod's limit counts."""
+    it = pod_with_resources(requests={"cpu": "400m"}, limits={"cpu": "1"})
     policy = ContainerResizePolicy(resource_name="cpu", restart_policy="RestartContainer")
     side = msgspec.structs.replace(
         container("side", requests={"cpu": "100m"}, limits=own), resize_policy=(policy,)
     )
     spec = msgspec.structs.replace(it.spec, containers=(it.spec.containers[0], side))
-    plan = judged(msgspec.structs.replace(it, spec=spec), mode=PodLevelMode.FOLLOW)
+    plan = plan_of(msgspec.structs.replace(it, spec=spec), mode=PodLevelMode.FOLLOW)
     assert isinstance(plan, ResizePlan)
     assert plan.restarts is restarts

@@ -1,6 +1,6 @@
-"""Every reason that a refusal, a rival or the clock makes is told in all three places.
+"""Reasons caused by refusals, other actors or time are remembered, logged and counted.
 
-Those that a pass comes to by itself come up in the random clusters of test_vpa_plan.py.
+test_vpa_plan.py covers the reasons of the pass itself, in random clusters.
 """
 
 import logging
@@ -33,7 +33,7 @@ from updater.state import UpdaterState
 from updater_harness import NAMES, OPEN, FakeActuator, Present, run, snapshot
 
 BOOSTING = replace(OPEN, features=FeatureGates(in_place=True, cpu_startup_boost=True))
-HICCUP = ServerError("try later", reason="InternalError")
+TRANSIENT = ServerError("try later", reason="InternalError")
 BUDGET = TooManyRequestsError("no", reason="TooManyRequests")
 OTHER_UID = ConflictError("the UID in the precondition (a) does not match", reason="Conflict")
 NO_SUCH_PATH = NotFoundError("404 page not found", reason="NotFound")
@@ -42,17 +42,17 @@ GONE = NotFoundError("pods not found", reason="NotFound", kind="pods", name="web
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A pass over five pods that are all to be updated; ``want`` is how web-0 ends."""
+    """A pass over five pods that need an update; ``want`` is the decision about ``pod``."""
 
     id: str
     want: Decision
     mode: UpdateMode = UpdateMode.RECREATE
-    resize: KubeError | None = None  # the answer to every resize, and to every eviction
-    eviction: KubeError | None = None
-    gone: bool = False  # web-0, once the pass has begun
-    vpa_changed: bool = False  # by then, too
+    resize: KubeError | None = None  # the error of every resize
+    eviction: KubeError | None = None  # the error of every eviction
+    gone: bool = False  # web-0 is deleted after the start of the pass
+    vpa_changed: bool = False  # after the start of the pass
     passes: int = 1
-    limited: bool = False  # to one eviction in a thousand seconds
+    limited: bool = False  # one eviction in a thousand seconds
     seconds: float = 60
     boosted: bool = False
     pod: str = "web-0"
@@ -61,44 +61,46 @@ class Case:
 EITHER, ALONE = UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE
 CASES = [
     Case(
-        id="the third hiccup in a row",
+        id="the third transient error in a row",
         mode=EITHER,
-        resize=HICCUP,
+        resize=TRANSIENT,
         passes=3,
         want=evict(Reason.RESIZE_FAILED_REPEATEDLY),
     ),
     Case(
-        id="no resize at all",
+        id="no resize subresource",
         mode=EITHER,
         resize=NO_SUCH_PATH,
         want=evict(Reason.RESIZE_NOT_SERVED),
     ),
     Case(
-        id="no resize, and no eviction",
+        id="no resize subresource, mode InPlace",
         mode=ALONE,
         resize=NO_SUCH_PATH,
         want=wait(Reason.RESIZE_NOT_SERVED),
     ),
     Case(id="gone before the call", gone=True, want=leave(Reason.GONE)),
-    Case(id="gone by the answer", mode=ALONE, resize=GONE, want=leave(Reason.GONE)),
-    Case(id="followed by another pod of its name", eviction=OTHER_UID, want=leave(Reason.GONE)),
-    Case(id="another VPA by now", vpa_changed=True, want=wait(Reason.VPA_CHANGED)),
-    Case(id="a disruption budget", eviction=BUDGET, want=wait(Reason.EVICTION_REFUSED)),
-    Case(id="a failure", eviction=HICCUP, want=wait(Reason.EVICTION_FAILED)),
+    Case(id="gone in the answer", mode=ALONE, resize=GONE, want=leave(Reason.GONE)),
     Case(
-        id="a boost that stays",
+        id="replaced by another pod of the same name", eviction=OTHER_UID, want=leave(Reason.GONE)
+    ),
+    Case(id="the VPA changed", vpa_changed=True, want=wait(Reason.VPA_CHANGED)),
+    Case(id="a disruption budget", eviction=BUDGET, want=wait(Reason.EVICTION_REFUSED)),
+    Case(id="a failure", eviction=TRANSIENT, want=wait(Reason.EVICTION_FAILED)),
+    Case(
+        id="a boost that cannot be removed",
         mode=UpdateMode.OFF,
         boosted=True,
         resize=InvalidError("refused", reason="Invalid"),
         want=wait(Reason.UNBOOST_FAILED),
     ),
-    Case(id="no turn within its limit", limited=True, pod="web-1", want=wait(Reason.RATE_LIMITED)),
+    Case(id="not within the rate limit", limited=True, pod="web-1", want=wait(Reason.RATE_LIMITED)),
     Case(id="no time left", seconds=0, want=wait(Reason.NO_TURN)),
 ]
 
 
 def boosted(given: ClusterSnapshot) -> ClusterSnapshot:
-    """Ready pods whose boost is over."""
+    """Return the snapshot with Ready pods whose boost has expired."""
     (scaled,) = given.autoscaled
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2, duration_seconds=0))
     spec = structs.replace(scaled.vpa.spec, startup_boost=boost)
@@ -157,13 +159,13 @@ def test_a_reason_is_remembered_logged_and_counted(
     mine = f"default/{case.pod}"
     decided = [line for line in caplog.records if line.getMessage() == "pod decided"]
     lines = [vars(line) for line in decided if vars(line).get("pod") == mine]
-    told = (case.want.action.value, case.want.reason.value)
-    assert [(line["decision"], line["reason"]) for line in lines] == [told]
-    labels = {"decision": told[0], "reason": told[1]}
+    expected = (case.want.action.value, case.want.reason.value)
+    assert [(line["decision"], line["reason"]) for line in lines] == [expected]
+    labels = {"decision": expected[0], "reason": expected[1]}
     assert (registry.get_sample_value("vpa_updater_candidate_pods", labels) or 0) >= 1
 
 
-def test_these_are_all_that_no_pass_comes_to_by_itself() -> None:
+def test_the_cases_cover_all_reasons_with_external_causes() -> None:
     assert {case.want.reason for case in CASES} == {
         *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
         *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),

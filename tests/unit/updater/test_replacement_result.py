@@ -1,4 +1,4 @@
-"""When a replacement is right: the annotation, and requests within the processed bounds (D31)."""
+"""Correct replacements: the annotation, and requests within the processed bounds (D31)."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ NOW = recommended("500m", "400m", "600m")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A pod whose webhook saw ``app``; 500m are recommended, and 400m to 600m are in range."""
+    """A pod with the annotation for ``app``; the target is 500m, the range 400m to 600m."""
 
     id: str
     want: ReplacementResult
@@ -61,10 +61,10 @@ CASES = [
         has=(app("1"),),
         want=ReplacementResult.OUTSIDE_RANGE,
     ),
-    Case(id="the webhook saw no container", annotation="", want=ReplacementResult.UNKNOWN),
-    Case(id="nothing is recommended", now=None, want=ReplacementResult.UNKNOWN),
+    Case(id="the annotation names no container", annotation="", want=ReplacementResult.UNKNOWN),
+    Case(id="no recommendation", now=None, want=ReplacementResult.UNKNOWN),
     Case(
-        id="nothing is recommended, no annotation",
+        id="no recommendation, no annotation",
         now=None,
         annotation=None,
         want=ReplacementResult.UNKNOWN,
@@ -74,9 +74,9 @@ CASES = [
         now=recommended("1", "1", "1", name="other"),
         want=ReplacementResult.UNKNOWN,
     ),
-    Case(id="a request that is none", has=(app("much"),), want=ReplacementResult.UNKNOWN),
+    Case(id="an invalid request", has=(app("much"),), want=ReplacementResult.UNKNOWN),
     Case(
-        id="a container that another webhook put in later",
+        id="a container that another webhook injected",
         has=(app("500m"), SIDECAR),
         now=(*NOW, *recommended("1", "1", "1", name="proxy")),
         want=ReplacementResult.RIGHT,
@@ -90,14 +90,14 @@ CASES = [
         want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
-        id="rounding is forgiven (D31)",
+        id="a rounding difference (D31)",
         has=(app("501m"),),
         now=recommended("500m", "500m", "500m"),
         then=None,
         want=ReplacementResult.RIGHT,
     ),
     Case(
-        id="more than rounding",
+        id="more than a rounding difference",
         has=(app("502m"),),
         now=recommended("500m", "500m", "500m"),
         then=None,
@@ -127,20 +127,20 @@ CASES = [
         want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
-        id="rounding of what was recommended then",
+        id="a rounding difference from the earlier recommendation",
         has=(app("501m"),),
         then=recommended("500m", "500m", "500m"),
         now=recommended("300m", "200m", "400m"),
         want=ReplacementResult.RIGHT,
     ),
     Case(
-        id="there was no recommendation then",
+        id="no earlier recommendation",
         then=None,
         has=(app("1"),),
         want=ReplacementResult.OUTSIDE_RANGE,
     ),
     Case(
-        id="another container was recommended then",
+        id="an earlier recommendation of another container",
         then=recommended("1", "1", "1", name="other"),
         has=(app("1"),),
         want=ReplacementResult.OUTSIDE_RANGE,
@@ -173,7 +173,7 @@ def test_check_replacement(case: Case) -> None:
     assert check_replacement(observed(case), now, (), then=then) is case.want
 
 
-def test_bounds_are_those_of_this_pod() -> None:
+def test_bounds_are_processed_for_the_pod() -> None:
     capped = vpa(
         recommendations=NOW,
         policies=(ContainerPolicy(container_name="app", max_allowed={"cpu": "300m"}),),

@@ -1,8 +1,8 @@
-"""Resizes that are withdrawn, or sent in part, over whole passes: what they cost and lead to."""
+"""Withdrawn and partial resizes over several passes: their cost and effect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 
 import msgspec
@@ -27,10 +27,11 @@ from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
 from common.patches import Operation
 from common.resources import parse_quantities
+from fixed_clock import FixedClock
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.resize_state import Infeasible, Part
+from updater.resize.infeasible_resize import Infeasible, Part
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
@@ -83,7 +84,7 @@ def pod(
 def cluster(
     mode: UpdateMode, *pods: LivePod, node: Amounts | None = None, evicts: bool = True
 ) -> ClusterSnapshot:
-    """``evicts``: the VPA's evictionRequirements hold."""
+    """Return a snapshot; ``evicts``: the VPA's evictionRequirements hold."""
     exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
     autoscaler = vpa(mode=mode.value, recommendations=(exactly,))
     if not evicts:
@@ -109,7 +110,7 @@ def cluster(
     return ClusterSnapshot(autoscaled=(scaled,), living=living, nodes=nodes)
 
 
-def decided(after: UpdaterState, name: str = "web-0") -> Decision | None:
+def decision_of(after: UpdaterState, name: str = "web-0") -> Decision | None:
     return after.of(f"uid-{name}").decision
 
 
@@ -120,8 +121,8 @@ GOOD = [pod(f"web-{number}", asks=TARGET, has=TARGET) for number in (1, 2)]
 
 
 @pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
-async def test_withdrawals_cost_no_budget(mode: UpdateMode) -> None:
-    """Three pods tolerate that one is missing: two withdrawals leave that to the third pod."""
+async def test_withdrawals_take_no_budget(mode: UpdateMode) -> None:
+    """One of three pods may be unavailable; after two withdrawals the third pod is resized."""
     settled = [
         pod(f"web-{number}", asks=MORE, has=TARGET, condition=DEFERRED) for number in range(2)
     ]
@@ -132,63 +133,63 @@ async def test_withdrawals_cost_no_budget(mode: UpdateMode) -> None:
 
 @pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
 @pytest.mark.parametrize("error", [InvalidError("no"), CAPACITY, ConflictError("stale")])
-async def test_a_refused_withdrawal_costs_no_pod_and_is_not_sent_again_and_again(
+async def test_a_refused_withdrawal_leads_to_no_eviction_and_few_retries(
     error: InvalidError | ForbiddenError | ConflictError, mode: UpdateMode
 ) -> None:
     given = cluster(mode, pod("web-0", asks=MORE, has=TARGET, condition=DEFERRED), *GOOD)
     actuator, state = FakeActuator(resize_errors={"web-0": error}), UpdaterState()
     for number in range(12):
-        state = await run(given, actuator, state=state, rules=RULES, clock=PassesLater(number))
+        state = await run(given, actuator, state=state, rules=RULES, clock=clock_after(number))
     assert actuator.evicted == []
     assert len(actuator.resized) <= 12 if isinstance(error, ConflictError) else 4
 
 
-class PassesLater:
-    """A clock that is so many passes on."""
-
-    def __init__(self, passes: float) -> None:
-        self._passes = passes
-
-    def now(self) -> datetime:
-        return NOW + self._passes * RULES.interval
+def clock_after(passes: float) -> FixedClock:
+    return FixedClock(NOW + passes * RULES.interval)
 
 
-FOLLOWED = {
-    "a wait that goes on": (4, 0.9, wait(Reason.RESIZE_DEFERRED)),
-    "a wait that is over": (4, 1.1, evict(Reason.RESIZE_DEFERRED_TOO_LONG)),
-    "a wait that was over, and the new size has an interval": (
+REPLACED_RESIZES = {
+    "within the time-out": (4, 0.9, wait(Reason.RESIZE_DEFERRED)),
+    "after the time-out": (4, 1.1, evict(Reason.RESIZE_DEFERRED_TOO_LONG)),
+    "the time-out was over before, within an interval after the replacement": (
         30,
         1,
         wait(Reason.RESIZE_DEFERRED),
     ),
-    "and no more": (30, 1.1, evict(Reason.RESIZE_DEFERRED_TOO_LONG)),
+    "the time-out was over before, more than an interval after the replacement": (
+        30,
+        1.1,
+        evict(Reason.RESIZE_DEFERRED_TOO_LONG),
+    ),
 }
 
 
-@pytest.mark.parametrize(("before", "after", "want"), FOLLOWED.values(), ids=FOLLOWED)
-async def test_a_resize_that_replaces_another_does_not_wait_anew(
+@pytest.mark.parametrize(
+    ("before", "after", "want"), REPLACED_RESIZES.values(), ids=REPLACED_RESIZES
+)
+async def test_a_resize_that_replaces_another_keeps_its_time_out(
     before: float, after: float, want: Decision
 ) -> None:
-    """Minutes before and after the second one; a pod is evicted after five."""
+    """Minutes before and after the second resize; the time-out is five minutes."""
     deferred = msgspec.structs.replace(
         DEFERRED, last_transition_time=NOW - timedelta(minutes=before)
     )
     first = pod("web-0", asks=MORE, has=OLD, condition=deferred)
     sent = await run(cluster(OR_RECREATE, first, *GOOD), FakeActuator(), rules=RULES)
-    assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
+    assert decision_of(sent) == resize(Reason.OUTSIDE_RANGE)
     second = pod("web-0", asks=TARGET, has=OLD, condition=deferred, generation=2)
     later = await run(
         cluster(OR_RECREATE, second, *GOOD),
         FakeActuator(),
         state=sent,
         rules=RULES,
-        clock=PassesLater(after),
+        clock=clock_after(after),
     )
-    assert decided(later) == want
+    assert decision_of(later) == want
 
 
-@pytest.mark.parametrize("late", [0.0, 0.01], ids=["to the second", "each pass takes a moment"])
-async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by_an_interval(
+@pytest.mark.parametrize("late", [0.0, 0.01], ids=["exact intervals", "slightly longer intervals"])
+async def test_a_recommendation_that_falls_in_each_pass_delays_an_eviction_by_an_interval(
     late: float,
 ) -> None:
     deferred = msgspec.structs.replace(DEFERRED, last_transition_time=NOW)
@@ -202,7 +203,7 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
         )
         falling = vpa(mode=OR_RECREATE.value, recommendations=(exactly,))
         given = replace(given, autoscaled=(replace(given.autoscaled[0], vpa=falling),))
-        actuator, clock = FakeActuator(), PassesLater(number * (1 + late))
+        actuator, clock = FakeActuator(), clock_after(number * (1 + late))
         state = await run(given, actuator, state=state, rules=RULES, clock=clock)
         memory = state.of("uid-web-0")
         if actuator.evicted:
@@ -210,7 +211,7 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
         if memory.sent is not None:
             sent = replace(memory.sent, generation=number + 2)
             state = replace(state, pods={"uid-web-0": replace(memory, sent=sent)})
-    assert 5 < number * (1 + late) <= 7.1, "five minutes, and an interval for the last one"
+    assert 5 < number * (1 + late) <= 7.1, "five minutes, and an interval for the last resize"
 
 
 # X101
@@ -219,16 +220,16 @@ async def test_a_recommendation_that_falls_in_each_pass_postpones_an_eviction_by
 SMALL_CPU = {**TARGET, "cpu": "1m"}
 AT_LEAST = LimitRangeSpec(limits=(LimitRangeItem(type="Container", min={"cpu": "100m"}),))
 OTHER_SPECS = {
-    "the smallest": ((), SMALL_CPU),
-    "a unit less, under a minimum": ((AT_LEAST,), {**TARGET, "cpu": "249m"}),
+    "the minimum amount": ((), SMALL_CPU),
+    "a unit less, with a LimitRange minimum": ((AT_LEAST,), {**TARGET, "cpu": "249m"}),
 }
 
 
 @pytest.mark.parametrize(("limit_ranges", "want"), OTHER_SPECS.values(), ids=OTHER_SPECS)
-async def test_an_added_request_is_tried_again_once_the_node_has_grown(
+async def test_an_added_request_is_retried_after_the_node_has_grown(
     limit_ranges: tuple[LimitRangeSpec, ...], want: Amounts
 ) -> None:
-    """The spec can't go back to no request, so another one goes before the same."""
+    """A request can't be removed from the spec, so another value is sent before the same one."""
     infeasible = msgspec.structs.replace(DEFERRED, reason="Infeasible")
     memory = PodMemory(
         infeasible=Infeasible(
@@ -243,7 +244,7 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
     given = replace(given, autoscaled=(replace(given.autoscaled[0], limit_ranges=limit_ranges),))
     actuator = RecordingActuator()
     sent = await run(given, actuator, state=UpdaterState({"uid-web-0": memory}), rules=RULES)
-    assert decided(sent) == resize(Reason.OUTSIDE_RANGE)
+    assert decision_of(sent) == resize(Reason.OUTSIDE_RANGE)
     (call,) = (each for each in actuator.calls if each[0] == "resize")
     operations = cast("Sequence[Operation]", call[3])
     assert [(each.path, each.value) for each in operations] == [
@@ -252,53 +253,53 @@ async def test_an_added_request_is_tried_again_once_the_node_has_grown(
     after = pod("web-0", asks=want, has=has, generation=2)
     again = cluster(IN_PLACE, after, *GOOD, node=ROOMY)
     later = await run(again, FakeActuator(), state=sent, rules=RULES)
-    assert decided(later) == resize(Reason.OUTSIDE_RANGE)
+    assert decision_of(later) == resize(Reason.OUTSIDE_RANGE)
 
 
 # X102
 
 
-async def passes(
+async def decisions_in_passes(
     given: ClusterSnapshot,
     actuator: FakeActuator,
     *,
     count: int,
     state: UpdaterState | None = None,
 ) -> list[Decision | None]:
-    """What became of the first pod in each pass."""
+    """Return the decision about the first pod in each pass."""
     found = []
     after = state or UpdaterState()
     for number in range(count):
-        after = await run(given, actuator, state=after, rules=RULES, clock=PassesLater(number))
-        found.append(decided(after))
+        after = await run(given, actuator, state=after, rules=RULES, clock=clock_after(number))
+        found.append(decision_of(after))
     return found
 
 
-async def test_in_mode_in_place_the_part_follows_in_the_next_pass() -> None:
+async def test_in_mode_in_place_the_partial_resize_follows_in_the_next_pass() -> None:
     pods = (pod("web-0", asks=OLD, has=OLD), *GOOD)
     given = cluster(IN_PLACE, *pods, node=FULL)
     refusing = FakeActuator(resize_errors={"web-0": CAPACITY})
     first = await run(given, refusing, rules=RULES)
-    assert decided(first) == leave(Reason.RESIZE_INFEASIBLE)
+    assert decision_of(first) == leave(Reason.RESIZE_INFEASIBLE)
     actuator = FakeActuator()
     second = await run(given, actuator, state=first, rules=RULES)
-    assert decided(second) == resize(Reason.RESIZE_PARTIAL)
+    assert decision_of(second) == resize(Reason.RESIZE_PARTIAL)
     remembered = second.of("uid-web-0").infeasible
     assert remembered is not None
     assert remembered.part is Part.SENT
     assert set(remembered.targets["app"]) == {"cpu"}
-    # The pod has the part: nothing more, until the node grows.
+    # After the partial resize nothing more is sent until the node grows.
     has = pod("web-0", asks=PART, has=PART, generation=2)
     third = await run(cluster(IN_PLACE, has, *GOOD, node=FULL), actuator, state=second, rules=RULES)
-    assert decided(third) == leave(Reason.INFEASIBLE_CACHED)
+    assert decision_of(third) == leave(Reason.INFEASIBLE_CACHED)
     fourth = await run(
         cluster(IN_PLACE, has, *GOOD, node=ROOMY), actuator, state=third, rules=RULES
     )
-    assert decided(fourth) == resize(Reason.OUTSIDE_RANGE)
+    assert decision_of(fourth) == resize(Reason.OUTSIDE_RANGE)
 
 
-async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
-    """250m did not fit: while 500m are wanted, a later 300m is not worth a call either."""
+async def test_infeasible_amounts_are_kept_when_more_is_wanted() -> None:
+    """250m did not fit. The bound is kept while 500m are wanted, so 300m isn't tried later."""
     failed = Infeasible(
         targets={"app": parse_quantities(TARGET)},
         reported=False,
@@ -311,22 +312,22 @@ async def test_what_failed_stays_the_bound_when_more_is_wanted() -> None:
     given = replace(given, autoscaled=(replace(scaled, vpa=more),))
     before = UpdaterState({"uid-web-0": PodMemory(infeasible=failed)})
     after = await run(given, FakeActuator(), state=before, rules=RULES)
-    assert decided(after) == resize(Reason.RESIZE_PARTIAL)
+    assert decision_of(after) == resize(Reason.RESIZE_PARTIAL)
     remembered = after.of("uid-web-0").infeasible
     assert remembered is not None
     assert remembered.targets == {"app": parse_quantities({"cpu": "250m"})}
 
 
-async def test_a_part_that_is_refused_is_not_sent_again() -> None:
+async def test_a_refused_partial_resize_is_not_sent_again() -> None:
     given = cluster(IN_PLACE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL)
     actuator = FakeActuator(resize_errors={"web-0": CAPACITY})
-    found = await passes(given, actuator, count=5)
+    found = await decisions_in_passes(given, actuator, count=5)
     infeasible, cached = leave(Reason.RESIZE_INFEASIBLE), leave(Reason.INFEASIBLE_CACHED)
     assert found == [infeasible, infeasible, cached, cached, cached]
     assert actuator.resized == ["web-0"] * 2
 
 
-async def test_where_no_eviction_is_allowed_the_part_follows_in_the_same_pass() -> None:
+async def test_if_evictions_are_not_allowed_the_partial_resize_follows_in_the_same_pass() -> None:
     given = cluster(OR_RECREATE, pod("web-0", asks=OLD, has=OLD), *GOOD, node=FULL, evicts=False)
     actuator = FakeActuator(resize_errors={"web-0": CAPACITY})
     first = await run(given, actuator, rules=RULES)
@@ -335,12 +336,14 @@ async def test_where_no_eviction_is_allowed_the_part_follows_in_the_same_pass() 
     remembered = first.of("uid-web-0").infeasible
     assert remembered is not None
     assert remembered.part is Part.REFUSED
-    later = await passes(given, actuator, count=4, state=first)
+    later = await decisions_in_passes(given, actuator, count=4, state=first)
     assert later == [wait(Reason.REQUIREMENTS_NOT_MET)] * 4
-    assert actuator.resized == ["web-0"] * 2, "neither the whole nor the part is sent again"
+    assert actuator.resized == ["web-0"] * 2, (
+        "neither the complete nor the partial resize is sent again"
+    )
 
 
-async def test_what_is_left_of_a_part_is_evicted_for_once_that_is_allowed() -> None:
+async def test_after_a_partial_resize_the_pod_is_evicted_once_that_is_allowed() -> None:
     first = pod("web-0", asks=OLD, has=OLD)
     held = cluster(OR_RECREATE, first, *GOOD, node=FULL, evicts=False)
     before = await run(held, FakeActuator(resize_errors={"web-0": CAPACITY}), rules=RULES)
@@ -355,12 +358,12 @@ async def test_what_is_left_of_a_part_is_evicted_for_once_that_is_allowed() -> N
         state=UpdaterState({"uid-web-0": sent}),
         rules=RULES,
     )
-    assert decided(after) == evict(Reason.RESIZE_INFEASIBLE)
+    assert decision_of(after) == evict(Reason.RESIZE_INFEASIBLE)
     assert actuator.resized == []
 
 
-async def test_a_part_costs_budget_as_any_resize() -> None:
-    """Of three pods that tolerate one missing, one gets its part in a pass."""
+async def test_a_partial_resize_takes_budget() -> None:
+    """One of three pods may be unavailable, so one pod is resized in a pass."""
     pods = tuple(pod(f"web-{number}", asks=OLD, has=OLD) for number in range(3))
     given = cluster(IN_PLACE, *pods, node=FULL)
     before = await run(
@@ -371,11 +374,11 @@ async def test_a_part_costs_budget_as_any_resize() -> None:
     actuator = FakeActuator()
     after = await run(given, actuator, state=before, rules=RULES)
     assert actuator.resized == ["web-0"]
-    assert decided(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
+    assert decision_of(after, "web-1") == wait(Reason.BUDGET_EXHAUSTED)
 
 
-async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
-    """Two pods may be down, and there is memory for one of them."""
+async def test_partial_resizes_of_one_pass_share_the_remaining_quota() -> None:
+    """Two pods may be unavailable, and the quota has memory for one of them."""
     old = tuple(pod(name, asks=OLD, has=OLD) for name in ("web-0", "web-3"))
     given = cluster(OR_RECREATE, *old, *GOOD, node=FULL, evicts=False)
     quota = ResourceQuota(
@@ -400,5 +403,5 @@ async def test_parts_of_one_pass_share_what_a_quota_has_left() -> None:
         rules=RULES,
     )
     assert actuator.resized == ["web-0"]
-    assert decided(after) == resize(Reason.RESIZE_PARTIAL)
-    assert decided(after, "web-3") == wait(Reason.REQUIREMENTS_NOT_MET)
+    assert decision_of(after) == resize(Reason.RESIZE_PARTIAL)
+    assert decision_of(after, "web-3") == wait(Reason.REQUIREMENTS_NOT_MET)

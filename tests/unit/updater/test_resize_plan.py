@@ -1,4 +1,4 @@
-"""What a resize patch says and does: updater.md 10.6, D21, D22, D32."""
+"""Resize patches: operations, restarts and annotations; updater.md 10.6, D21, D22, D32."""
 
 import pytest
 
@@ -15,7 +15,8 @@ from common.api.core import (
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.resources import parse_quantities
-from updater.evaluate.update_order import ContainerOomKill, Verdict
+from updater.decision import Reason
+from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.resize.resize_plan import (
     annotation_operations,
     containers_to_patch,
@@ -45,14 +46,14 @@ PRESENT = {name: parse_quantities({"cpu": "100m"}) for name in RECOMMENDED}
 @pytest.mark.parametrize(
     ("verdict", "ooms", "want"),
     [
-        (Verdict.OUTSIDE_RANGE, (), {"outside"}),
-        (Verdict.OUTSIDE_RANGE, ("killed",), {"outside", "killed"}),
-        (Verdict.OOMED_QUICKLY, ("killed",), {"outside", "killed"}),
-        (Verdict.DRIFTED, (), {"inside", "outside", "killed"}),
+        (Reason.OUTSIDE_RANGE, (), {"outside"}),
+        (Reason.OUTSIDE_RANGE, ("killed",), {"outside", "killed"}),
+        (Reason.OOMED_QUICKLY, ("killed",), {"outside", "killed"}),
+        (Reason.DRIFTED, (), {"inside", "outside", "killed"}),
     ],
 )
-def test_a_resize_is_about_what_made_it_necessary(
-    verdict: Verdict, ooms: tuple[str, ...], want: set[str]
+def test_a_resize_covers_the_containers_that_caused_it(
+    verdict: Reason, ooms: tuple[str, ...], want: set[str]
 ) -> None:
     kills = [ContainerOomKill(name, None) for name in ooms]
     chosen = containers_to_patch(verdict, RECOMMENDED, requests=PRESENT, ooms=kills)
@@ -65,7 +66,7 @@ def wanted(
     return WantedResources(requests=parse_quantities(requests), limits=parse_quantities(limits))
 
 
-def test_a_container_whose_spec_says_so_already_is_left_out() -> None:
+def test_a_container_whose_spec_has_the_target_is_left_out() -> None:
     given = pod(
         containers=(
             container("same", requests={"cpu": "0.1"}),
@@ -78,12 +79,12 @@ def test_a_container_whose_spec_says_so_already_is_left_out() -> None:
     assert [each.path for each in plan.operations] == ["/spec/containers/1/resources/requests/cpu"]
 
 
-def test_a_container_that_was_not_chosen_is_left_alone() -> None:
+def test_a_container_that_was_not_chosen_is_left_out() -> None:
     given = pod(containers=(container("app", requests={"cpu": "100m"}),))
     assert plan_resize(given, (wanted({"cpu": "200m"}),), (), containers={}).operations == ()
 
 
-def test_missing_parents_come_first_and_names_are_escaped() -> None:
+def test_missing_parents_are_added_first_and_names_are_escaped() -> None:
     given = pod(containers=(Container(name="app", resources=ResourceRequirements()),))
     want = (wanted({"x.io/gpu": "1", "cpu": "1"}, {"cpu": "2"}),)
     plan = plan_resize(given, want, {"app"}, containers={})
@@ -99,14 +100,14 @@ def test_missing_parents_come_first_and_names_are_escaped() -> None:
 
 
 def restarting(resource: str, **status: object) -> Pod:
-    """A pod whose container wants 200m and 200Mi, and restarts when ``resource`` changes."""
+    """Return a pod with requests of 200m and 200Mi that restarts if ``resource`` changes."""
     policy = ContainerResizePolicy(resource_name=resource, restart_policy="RestartContainer")
     app = Container(
         name="app",
         resources=ResourceRequirements(requests={"cpu": "200m", "memory": "200Mi"}),
         resize_policy=(policy,),
     )
-    statuses = (ContainerStatus(name="app", **status),) if status else None  # type: ignore[arg-type] # fields by name
+    statuses = (ContainerStatus(name="app", **status),) if status else None  # type: ignore[arg-type] # field names as keywords
     return Pod(
         metadata=pod().metadata,
         spec=PodSpec(containers=(app,)),
@@ -115,9 +116,7 @@ def restarting(resource: str, **status: object) -> Pod:
 
 
 @pytest.mark.parametrize(("resource", "restarts"), [("cpu", True), ("memory", False)])
-def test_only_a_resource_that_changes_restarts_its_container(
-    resource: str, *, restarts: bool
-) -> None:
+def test_only_a_changed_resource_restarts_its_container(resource: str, *, restarts: bool) -> None:
     """D22."""
     want = (wanted({"cpu": "300m", "memory": "200Mi"}),)
     assert plan_resize(restarting(resource), want, {"app"}, containers={}).restarts is restarts
@@ -129,8 +128,8 @@ def actual(cpu: str) -> ResourceRequirements:
 
 UNFINISHED = {
     "resizing, cpu differs": (restarting("cpu", resources=actual("100m")), True, True),
-    "resizing, cpu is there": (restarting("cpu", resources=actual("200m")), True, False),
-    "resizing, memory is there": (restarting("memory", resources=actual("100m")), True, False),
+    "resizing, cpu is applied": (restarting("cpu", resources=actual("200m")), True, False),
+    "resizing, memory is applied": (restarting("memory", resources=actual("100m")), True, False),
     "resizing, nothing reported": (restarting("cpu"), True, True),
     "not resizing, nothing reported": (restarting("cpu"), False, False),
     "not resizing, reported cpu is rounded": (
@@ -148,17 +147,17 @@ UNFINISHED = {
         False,
         False,
     ),
-    "not yet resizing, it had no requests before": (
+    "not yet resizing, no requests before": (
         restarting("cpu", resources=ResourceRequirements()),
         False,
         True,
     ),
-    "not yet resizing, it had only memory before": (
+    "not yet resizing, only memory before": (
         restarting("cpu", resources=ResourceRequirements(requests={"memory": "200Mi"})),
         False,
         True,
     ),
-    "no such policy": (pod(), True, False),
+    "no restart policy": (pod(), True, False),
 }
 
 
@@ -168,7 +167,7 @@ def test_unfinished_restarts(given: Pod, *, resizing: bool, want: bool) -> None:
     assert unfinished_restarts(given, resizing=resizing) is want
 
 
-def test_annotations_are_made_where_there_are_none() -> None:
+def test_a_missing_annotations_map_is_added() -> None:
     made, marked = annotation_operations(pod())
     assert (made.path, made.value) == ("/metadata/annotations", {})
     assert (marked.path, marked.value) == ("/metadata/annotations/vpaInPlaceUpdated", "true")

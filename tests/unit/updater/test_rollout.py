@@ -1,4 +1,4 @@
-"""Which workloads are rolled out, and what stays available meanwhile (X105)."""
+"""Workloads in a rollout, and the number of pods that stay available (X105)."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A workload of eight replicas that is complete, but for what is said."""
+    """A complete workload of eight replicas, with differences in spec and status."""
 
     id: str
     want: Rollout | None
@@ -38,104 +38,128 @@ PAUSED = {"type": "Progressing", "status": "Unknown", "reason": "DeploymentPause
 STUCK = {"replicas": 10, "updatedReplicas": 4, "availableReplicas": 6, "conditions": [LATE]}
 
 
-def rolling(**bounds: int | str) -> dict[str, Any]:
+def rolling_update(**bounds: int | str) -> dict[str, Any]:
     return {"strategy": {"type": "RollingUpdate", "rollingUpdate": bounds}}
 
 
-def out(unavailable: int, **more: Any) -> Rollout:
+def rollout_with(unavailable: int, **more: Any) -> Rollout:
     return Rollout(replicas=8, max_unavailable=unavailable, **more)
 
 
 DEPLOYMENTS = [
     Case(id="complete", want=None),
-    Case(id="the controller has not seen the new template yet", generation=4, want=out(2)),
+    Case(id="the controller has not observed the new template", generation=4, want=rollout_with(2)),
     Case(
         id="no pod of the new ReplicaSet yet",
         status={"updatedReplicas": 0, "conditions": [UPDATED]},
-        want=out(2),
+        want=rollout_with(2),
     ),
-    Case(id="stuck at 6 old and 4 new pods", status=STUCK, want=out(2)),
+    Case(id="stuck at 6 old and 4 new pods", status=STUCK, want=rollout_with(2)),
     Case(
-        id="all are new, and not available yet",
+        id="all pods are new, one is not available",
         status={"availableReplicas": 7, "conditions": [UPDATED]},
-        want=out(2),
+        want=rollout_with(2),
     ),
     Case(
-        id="a pod that is lost later is no rollout",
+        id="a pod that is lost later",
         status={"replicas": 7, "updatedReplicas": 7, "availableReplicas": 7},
         want=None,
     ),
-    Case(id="scaled up later is no rollout", spec={"replicas": 12}, want=None),
+    Case(id="scaled up later", spec={"replicas": 12}, want=None),
     Case(id="no progress deadline, complete", status={"conditions": None}, want=None),
     Case(
-        id="no progress deadline, and one is not available: all are new, so it is over",
+        id="no progress deadline, all pods are new, one is not available: complete",
         status={"conditions": None, "availableReplicas": 7},
         want=None,
     ),
     Case(
-        id="no progress deadline, and not all new ones are there",
+        id="no progress deadline, a new pod is missing",
         status={"conditions": None, "replicas": 7, "updatedReplicas": 7, "availableReplicas": 7},
-        want=out(2),
+        want=rollout_with(2),
     ),
     Case(
-        id="no progress deadline, and an old one is left",
+        id="no progress deadline, an old pod is left",
         status={"conditions": None, "replicas": 9},
-        want=out(2),
+        want=rollout_with(2),
     ),
-    Case(id="paused when it was complete", status={"conditions": [PAUSED]}, want=None),
+    Case(id="paused when complete", status={"conditions": [PAUSED]}, want=None),
     Case(
-        id="paused when it was complete, and one is not available",
+        id="paused when complete, one pod is not available",
         status={"conditions": [PAUSED], "availableReplicas": 7},
         want=None,
     ),
     Case(
-        id="paused when it was complete, with another template",
+        id="paused when complete, with another template",
         status={"conditions": [PAUSED], "updatedReplicas": 0},
-        want=out(2),
-    ),
-    Case(id="paused in between", status={**STUCK, "conditions": [PAUSED]}, want=out(2)),
-    Case(
-        id="a percentage is rounded down",
-        spec=rolling(maxUnavailable="30%"),
-        status=STUCK,
-        want=out(2),
-    ),
-    Case(id="a number of pods", spec=rolling(maxUnavailable=3), status=STUCK, want=out(3)),
-    Case(id="none", spec=rolling(maxUnavailable=0, maxSurge=1), status=STUCK, want=out(0)),
-    Case(
-        id="none, and no surge either: one",
-        spec=rolling(maxUnavailable=0, maxSurge="0%"),
-        status=STUCK,
-        want=out(1),
+        want=rollout_with(2),
     ),
     Case(
-        id="5 percent of eight are none, with a surge",
-        spec=rolling(maxUnavailable="5%"),
-        status=STUCK,
-        want=out(0),
+        id="paused during the rollout",
+        status={**STUCK, "conditions": [PAUSED]},
+        want=rollout_with(2),
     ),
     Case(
-        id="5 percent of eight are none, without a surge: one",
-        spec=rolling(maxUnavailable="5%", maxSurge=0),
+        id="maxUnavailable as a percentage is rounded down",
+        spec=rolling_update(maxUnavailable="30%"),
         status=STUCK,
-        want=out(1),
+        want=rollout_with(2),
     ),
-    Case(id="all", spec=rolling(maxUnavailable="100%"), status=STUCK, want=out(8)),
-    Case(id="more than all", spec=rolling(maxUnavailable=20), status=STUCK, want=out(8)),
+    Case(
+        id="maxUnavailable as a number",
+        spec=rolling_update(maxUnavailable=3),
+        status=STUCK,
+        want=rollout_with(3),
+    ),
+    Case(
+        id="maxUnavailable 0",
+        spec=rolling_update(maxUnavailable=0, maxSurge=1),
+        status=STUCK,
+        want=rollout_with(0),
+    ),
+    Case(
+        id="maxUnavailable 0 and maxSurge 0: one",
+        spec=rolling_update(maxUnavailable=0, maxSurge="0%"),
+        status=STUCK,
+        want=rollout_with(1),
+    ),
+    Case(
+        id="5 percent of eight with a surge: zero",
+        spec=rolling_update(maxUnavailable="5%"),
+        status=STUCK,
+        want=rollout_with(0),
+    ),
+    Case(
+        id="5 percent of eight without a surge: one",
+        spec=rolling_update(maxUnavailable="5%", maxSurge=0),
+        status=STUCK,
+        want=rollout_with(1),
+    ),
+    Case(
+        id="maxUnavailable is all pods",
+        spec=rolling_update(maxUnavailable="100%"),
+        status=STUCK,
+        want=rollout_with(8),
+    ),
+    Case(
+        id="maxUnavailable is more than all pods",
+        spec=rolling_update(maxUnavailable=20),
+        status=STUCK,
+        want=rollout_with(8),
+    ),
     Case(
         id="Recreate",
         spec={"strategy": {"type": "Recreate"}},
         status=STUCK,
-        want=out(0, recreates=True),
+        want=rollout_with(0, recreates=True),
     ),
     Case(
-        id="a pod is available when it has been Ready for a while",
+        id="with minReadySeconds",
         spec={"minReadySeconds": 30},
         status=STUCK,
-        want=out(2, min_ready=timedelta(seconds=30)),
+        want=rollout_with(2, min_ready=timedelta(seconds=30)),
     ),
     Case(
-        id="one replica, where nothing is said",
+        id="no replicas: one",
         spec={"replicas": None},
         generation=4,
         want=Rollout(replicas=1, max_unavailable=0),
@@ -169,22 +193,39 @@ def updating(**bounds: int | str) -> dict[str, Any]:
 
 STATEFUL_SETS = [
     Case(id="complete", want=None),
-    Case(id="the controller has not seen the new template yet", generation=4, want=out(1)),
-    Case(id="two of eight are new", status=ROLLED, want=out(1)),
+    Case(id="the controller has not observed the new template", generation=4, want=rollout_with(1)),
+    Case(id="two of eight are new", status=ROLLED, want=rollout_with(1)),
     Case(
-        id="all are new, the last one is not ready", status={"updateRevision": "web-2"}, want=out(1)
+        id="all pods are new, the last one is not ready",
+        status={"updateRevision": "web-2"},
+        want=rollout_with(1),
     ),
     Case(
-        id="a pod that is lost later is no rollout",
+        id="a pod that is lost later",
         status={"replicas": 7, "updatedReplicas": 7},
         want=None,
     ),
-    Case(id="a partition that is reached", spec=updating(partition=6), status=ROLLED, want=None),
-    Case(id="a partition that is not", spec=updating(partition=5), status=ROLLED, want=out(1)),
-    Case(id="three at a time", spec=updating(maxUnavailable=3), status=ROLLED, want=out(3)),
-    Case(id="at least one", spec=updating(maxUnavailable="5%"), status=ROLLED, want=out(1)),
+    Case(id="a partition that is complete", spec=updating(partition=6), status=ROLLED, want=None),
     Case(
-        id="whoever deletes pods rolls it out",
+        id="a partition that is incomplete",
+        spec=updating(partition=5),
+        status=ROLLED,
+        want=rollout_with(1),
+    ),
+    Case(
+        id="maxUnavailable of three",
+        spec=updating(maxUnavailable=3),
+        status=ROLLED,
+        want=rollout_with(3),
+    ),
+    Case(
+        id="maxUnavailable of at least one",
+        spec=updating(maxUnavailable="5%"),
+        status=ROLLED,
+        want=rollout_with(1),
+    ),
+    Case(
+        id="strategy OnDelete",
         spec={"updateStrategy": {"type": "OnDelete"}},
         status=ROLLED,
         want=None,
@@ -212,27 +253,27 @@ SOME = {"updatedNumberScheduled": 3}
 
 DAEMON_SETS = [
     Case(id="complete", want=None),
-    Case(id="the controller has not seen the new template yet", generation=4, want=out(1)),
-    Case(id="three of eight are new", status=SOME, want=out(1)),
+    Case(id="the controller has not observed the new template", generation=4, want=rollout_with(1)),
+    Case(id="three of eight are new", status=SOME, want=rollout_with(1)),
     Case(
-        id="a pod that is lost later is no rollout",
+        id="a pod that is lost later",
         status={"currentNumberScheduled": 7, "updatedNumberScheduled": 7},
         want=None,
     ),
     Case(
-        id="a percentage is rounded up",
+        id="maxUnavailable as a percentage is rounded up",
         spec=updating(maxUnavailable="30%"),
         status=SOME,
-        want=out(3),
+        want=rollout_with(3),
     ),
     Case(
-        id="none, with a surge",
+        id="maxUnavailable 0 with a surge",
         spec=updating(maxUnavailable=0, maxSurge=1),
         status=SOME,
-        want=out(0),
+        want=rollout_with(0),
     ),
     Case(
-        id="whoever deletes pods rolls it out",
+        id="strategy OnDelete",
         spec={"updateStrategy": {"type": "OnDelete"}},
         status=SOME,
         want=None,
@@ -250,7 +291,7 @@ def test_daemon_sets(case: Case) -> None:
     assert rollout_of(msgspec.convert(body, DaemonSet)) == case.want
 
 
-def test_other_kinds_roll_nothing_out() -> None:
+def test_other_kinds_have_no_rollout() -> None:
     plain = {"metadata": {"name": "web"}, "spec": {"replicas": 3}}
     assert rollout_of(msgspec.convert(plain, ReplicationController)) is None
     assert rollout_of(None) is None
@@ -260,13 +301,13 @@ def test_other_kinds_roll_nothing_out() -> None:
     ("unavailable", "tolerance", "want"),
     [
         pytest.param(2, 0.5, 6, id="the strategy keeps more"),
-        pytest.param(8, 0.5, 4, id="the tolerance keeps more, over the whole workload"),
-        pytest.param(2, 0.1, 8, id="a tolerance of none"),
-        pytest.param(0, 1.0, 8, id="a strategy of none"),
+        pytest.param(8, 0.5, 4, id="the tolerance keeps more of the whole workload"),
+        pytest.param(2, 0.1, 8, id="a tolerance of zero"),
+        pytest.param(0, 1.0, 8, id="maxUnavailable of zero"),
     ],
 )
-def test_what_must_stay(unavailable: int, tolerance: float, want: int) -> None:
-    assert out(unavailable).must_stay(tolerance) == want
+def test_the_number_of_pods_that_must_stay(unavailable: int, tolerance: float, want: int) -> None:
+    assert rollout_with(unavailable).must_stay(tolerance) == want
 
 
 READY = [
@@ -275,8 +316,10 @@ READY = [
     pytest.param(None, 30, timedelta(), False, id="no condition"),
     pytest.param("True", 30, timedelta(seconds=30), True, id="Ready for long enough"),
     pytest.param("True", 29, timedelta(seconds=30), False, id="Ready, a second too short"),
-    pytest.param("True", None, timedelta(seconds=30), False, id="Ready, not known since when"),
-    pytest.param("True", None, timedelta(), True, id="Ready, and it doesn't matter since when"),
+    pytest.param("True", None, timedelta(seconds=30), False, id="Ready since an unknown time"),
+    pytest.param(
+        "True", None, timedelta(), True, id="Ready since an unknown time, no minReadySeconds"
+    ),
 ]
 
 
@@ -292,4 +335,4 @@ def test_which_pods_are_available(
         "status": {"conditions": [ready] if status else []},
     }
     pod = msgspec.convert(body, Pod)
-    assert out(1, min_ready=min_ready).is_available(pod, now=NOW) is want
+    assert rollout_with(1, min_ready=min_ready).is_available(pod, now=NOW) is want

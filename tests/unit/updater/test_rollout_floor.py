@@ -1,4 +1,4 @@
-"""Passes over a Deployment of eight that is rolled out: what stays available stays (X105)."""
+"""Passes during the rollout of a Deployment of eight: available pods stay available (X105)."""
 
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,7 @@ from common.api.core import ContainerResizePolicy, PodCondition
 from common.errors import TooManyRequestsError
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, evict, resize, wait
-from updater.eviction.disruption import DisruptionPolicy, RolloutFloor
+from updater.eviction.disruption_budget import DisruptionPolicy, RolloutFloor
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.snapshot.rollout import Rollout
@@ -28,7 +28,7 @@ QUARTER = Rollout(replicas=8, max_unavailable=2)
 
 
 def with_state(pod: LivePod, state: str) -> LivePod:
-    """``r`` is Ready, ``n`` runs and is not, ``p`` is Pending on a node."""
+    """Return the pod; states: ``r`` Ready, ``n`` running and not Ready, ``p`` Pending on a node."""
     ready = PodCondition(type="Ready", status="True" if state == "r" else "False")
     phase = "Pending" if state == "p" else "Running"
     return structs.replace(
@@ -36,7 +36,7 @@ def with_state(pod: LivePod, state: str) -> LivePod:
     )
 
 
-def rolled(
+def during_rollout(
     old: str,
     new: str,
     *,
@@ -45,7 +45,7 @@ def rolled(
     restarts: bool = False,
     wanted: tuple[int, int] | None = None,
 ) -> ClusterSnapshot:
-    """Pods of the old and of the new ReplicaSet, by their states, in this order."""
+    """Return a snapshot of an old and a new ReplicaSet, with the states of their pods in order."""
     names = [f"old-{number}" for number in range(len(old))]
     names += [f"new-{number}" for number in range(len(new))]
     given = snapshot(mode, names=names)
@@ -74,7 +74,7 @@ def rolled(
 
 
 def floor(must_stay: int, *, out: str = "", spent: str = "") -> RolloutFloor:
-    """Five pods, ``a`` to ``e``, are available."""
+    """Return a floor with five available pods, ``a`` to ``e``."""
     return RolloutFloor(
         must_stay=must_stay,
         available=frozenset("abcde"),
@@ -86,16 +86,26 @@ def floor(must_stay: int, *, out: str = "", spent: str = "") -> RolloutFloor:
 @pytest.mark.parametrize(
     ("given", "uid", "allowed"),
     [
-        pytest.param(floor(5), "a", False, id="none to spare"),
-        pytest.param(floor(4), "a", True, id="one to spare"),
-        pytest.param(floor(4, spent="a"), "b", False, id="the one to spare is spent"),
-        pytest.param(floor(5, spent="a"), "a", False, id="its own spending spares nothing"),
-        pytest.param(floor(4, spent="a"), "a", True, id="spent, and to spare"),
-        pytest.param(floor(5, out="a"), "a", False, id="out, but it may still be available"),
-        pytest.param(floor(4, out="a"), "a", True, id="out, and to spare"),
-        pytest.param(floor(4, out="a"), "b", False, id="another one is out"),
-        pytest.param(floor(4, out="a", spent="b"), "a", False, id="out, and another one spent"),
-        pytest.param(floor(5), "f", True, id="not available itself"),
+        pytest.param(floor(5), "a", False, id="no pod may go"),
+        pytest.param(floor(4), "a", True, id="one pod may go"),
+        pytest.param(floor(4, spent="a"), "b", False, id="one pod may go and is spent"),
+        pytest.param(floor(5, spent="a"), "a", False, id="no pod may go, the pod itself is spent"),
+        pytest.param(floor(4, spent="a"), "a", True, id="one pod may go, the pod itself is spent"),
+        pytest.param(
+            floor(5, out="a"),
+            "a",
+            False,
+            id="no pod may go, the pod itself is out and may still be available",
+        ),
+        pytest.param(floor(4, out="a"), "a", True, id="one pod may go, the pod itself is out"),
+        pytest.param(floor(4, out="a"), "b", False, id="one pod may go, another one is out"),
+        pytest.param(
+            floor(4, out="a", spent="b"),
+            "a",
+            False,
+            id="one pod may go, the pod itself is out and another one is spent",
+        ),
+        pytest.param(floor(5), "f", True, id="the pod itself is not available"),
     ],
 )
 def test_the_floor(given: RolloutFloor, uid: str, *, allowed: bool) -> None:
@@ -105,63 +115,64 @@ def test_the_floor(given: RolloutFloor, uid: str, *, allowed: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """All pods are out of range; the tolerance is a half."""
+    """All pods are out of range, and the tolerance is 0.5."""
 
     id: str
     old: str
     new: str
-    evicted: tuple[int, int]  # of the old and of the new ones
+    evicted: tuple[int, int]  # old and new pods
     rollout: Rollout | None = QUARTER
     wanted: tuple[int, int] | None = None
 
 
 CASES = [
     Case(
-        id="stuck at 6 old and 4 new that are never ready", old="rrrrrr", new="nnnn", evicted=(0, 2)
+        id="stuck at 6 old and 4 new pods that are not ready",
+        old="rrrrrr",
+        new="nnnn",
+        evicted=(0, 2),
     ),
     Case(
-        id="without the rollout the reference takes half of each",
+        id="without a rollout: half of each ReplicaSet, as in the reference",
         old="rrrrrr",
         new="nnnn",
         rollout=None,
         evicted=(3, 2),
     ),
     Case(
-        id="the new ones are Pending: those serve nobody", old="rrrrrr", new="pppp", evicted=(0, 4)
+        id="the new pods are Pending: all of them may go", old="rrrrrr", new="pppp", evicted=(0, 4)
     ),
-    Case(id="no new one has a node: there are six", old="rrrrrr", new="", evicted=(0, 0)),
+    Case(id="no new pod has a node: six available pods", old="rrrrrr", new="", evicted=(0, 0)),
+    Case(id="one new pod is ready: one of seven may go", old="rrrrrr", new="rnnn", evicted=(0, 2)),
     Case(
-        id="one new one is ready: one of the seven may go", old="rrrrrr", new="rnnn", evicted=(0, 2)
-    ),
-    Case(
-        id="all are ready: two of the eight may go",
+        id="all are ready: two of eight may go",
         old="rrrr",
         new="rrrr",
         evicted=(0, 2),
     ),
     Case(
-        id="a Deployment that tolerates none",
+        id="maxUnavailable 0",
         old="rrrrrrrr",
         new="nn",
         rollout=Rollout(replicas=8, max_unavailable=0),
         evicted=(0, 1),
     ),
     Case(
-        id="a Deployment that tolerates all: the tolerance, over both",
+        id="maxUnavailable 8: the tolerance over both ReplicaSets",
         old="rrrrrr",
         new="nnnn",
         rollout=Rollout(replicas=8, max_unavailable=8),
         evicted=(2, 2),
     ),
     Case(
-        id="Recreate: none is sent, not even of Pending ones",
+        id="Recreate: no eviction, not even of Pending pods",
         old="rr",
         new="pn",
         rollout=Rollout(replicas=8, max_unavailable=0, recreates=True),
         evicted=(0, 0),
     ),
     Case(
-        id="two old ones are about to go: they don't count",
+        id="two old pods are surplus: they don't count",
         old="rrrrrr",
         new="rrnn",
         wanted=(4, 4),
@@ -172,7 +183,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_evictions_during_a_rollout(case: Case) -> None:
-    given = rolled(case.old, case.new, rollout=case.rollout, wanted=case.wanted)
+    given = during_rollout(case.old, case.new, rollout=case.rollout, wanted=case.wanted)
     actuator = FakeActuator()
     after = await run(given, actuator, rules=HALF)
     kinds = [name.partition("-")[0] for name in actuator.evicted]
@@ -181,47 +192,47 @@ async def test_evictions_during_a_rollout(case: Case) -> None:
         assert after.of("uid-old-0").decision == HELD
 
 
-async def decided(state: UpdaterState, names: int) -> list[Decision | None]:
+async def decisions(state: UpdaterState, names: int) -> list[Decision | None]:
     return [state.of(f"uid-old-{number}").decision for number in range(names)]
 
 
-async def test_what_was_evicted_before_and_still_shows_counts_as_gone() -> None:
-    """Seven are Ready in the cache, and one of them was evicted a moment ago."""
+async def test_pods_that_were_evicted_and_are_still_in_the_cache_count_as_gone() -> None:
+    """Seven pods are Ready in the cache, and one of them was evicted before."""
     before = UpdaterState({"uid-old-0": PodMemory(evicted=True)})
     actuator = FakeActuator()
-    await run(rolled("rrrrrrr", "n"), actuator, rules=HALF, state=before)
+    await run(during_rollout("rrrrrrr", "n"), actuator, rules=HALF, state=before)
     assert not [name for name in actuator.evicted if name.startswith("old")]
 
 
-async def test_a_refused_eviction_leaves_its_place_to_a_pod_of_the_other_replica_set() -> None:
-    """One of seven may go; the eviction of an old pod is refused, and then that of the next."""
+async def test_after_refused_evictions_a_pod_of_the_other_replica_set_is_evicted() -> None:
+    """One of seven pods may be evicted, and the evictions of all old pods are refused."""
     errors = {f"old-{n}": TooManyRequestsError("no", reason="TooManyRequests") for n in range(6)}
     actuator = FakeActuator(eviction_errors=errors)
-    await run(rolled("rrrrrr", "rnnn"), actuator, rules=OPEN)
+    await run(during_rollout("rrrrrr", "rnnn"), actuator, rules=OPEN)
     assert "new-0" in actuator.evicted
 
 
 async def test_a_resize_that_restarts_containers_keeps_the_floor() -> None:
     actuator = FakeActuator()
-    given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE, restarts=True)
+    given = during_rollout("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE, restarts=True)
     after = await run(given, actuator, rules=HALF)
     assert not [name for name in actuator.resized if name.startswith("old")]
-    assert await decided(after, 6) == [HELD] * 6
+    assert await decisions(after, 6) == [HELD] * 6
 
 
-async def test_a_resize_that_restarts_nothing_goes_on() -> None:
+async def test_resizes_without_restart_continue() -> None:
     actuator = FakeActuator()
     skipping = replace(
         OPEN, disruption=DisruptionPolicy(tolerance_fraction=0.5, in_place_skips_budget=True)
     )
-    given = rolled("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE)
+    given = during_rollout("rrrrrr", "nnnn", mode=UpdateMode.IN_PLACE_OR_RECREATE)
     after = await run(given, actuator, rules=skipping)
-    assert await decided(after, 6) == [resize(OUTSIDE)] * 6
+    assert await decisions(after, 6) == [resize(OUTSIDE)] * 6
 
 
-async def test_the_end_of_the_rollout_ends_the_wait() -> None:
-    held = await run(rolled("rrrrrr", ""), FakeActuator(), rules=HALF)
+async def test_the_end_of_the_rollout_permits_evictions() -> None:
+    held = await run(during_rollout("rrrrrr", ""), FakeActuator(), rules=HALF)
     actuator = FakeActuator()
-    after = await run(rolled("rrrrrr", "", rollout=None), actuator, rules=HALF, state=held)
+    after = await run(during_rollout("rrrrrr", "", rollout=None), actuator, rules=HALF, state=held)
     assert len(actuator.evicted) == 3
     assert after.of("uid-old-0").decision == evict(OUTSIDE)

@@ -1,4 +1,4 @@
-"""Flags of the updater that make no sense, and what the decisions get of the others."""
+"""Invalid flags of the updater, and settings computed from flags."""
 
 from datetime import timedelta
 
@@ -23,12 +23,12 @@ from updater.settings import UpdaterSettings
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], problem: str) -> None:
+def test_invalid_flags(arguments: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_flags(UpdaterSettings, arguments)
 
 
-def test_the_decisions_get_groups_of_flags() -> None:
+def test_settings_of_decisions_from_flags() -> None:
     rules = read_flags(
         UpdaterSettings,
         [
@@ -70,7 +70,7 @@ def test_the_references_planned_names_of_the_time_outs_are_aliases() -> None:
         (["--admission-controller-status-lease-namespace=a"], {"NAMESPACE": "vpa"}, "a"),
     ],
 )
-def test_where_the_status_lease_is(
+def test_the_namespace_of_the_status_lease(
     arguments: list[str], environ: dict[str, str], want: str
 ) -> None:
     assert read_flags(UpdaterSettings, arguments).lease_namespace(environ) == want

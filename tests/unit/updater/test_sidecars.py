@@ -24,13 +24,13 @@ from common.recommendation.preflight import Check, qos_refusal
 from sidecars import pod_with_init, sidecar
 from updater.decision import Decision, Reason
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.update_order import Thresholds
-from updater.event_trigger import is_news_of_pod
+from updater.evaluate.update_verdict import Thresholds
+from updater.event_trigger import is_event_of_pod
 from updater.eviction.replacement_result import ReplacementResult, check_replacement
 from updater.plan.candidate import Candidate, judge_pod, plan_unboost
 from updater.plan.candidate_resize import Planner, plan_candidate
+from updater.resize.infeasible_resize import spec_requests
 from updater.resize.resize_plan import ResizePlan, unfinished_restarts
-from updater.resize.resize_state import spec_requests
 from updater.snapshot.live_pod import LivePod, LivePodWithSidecars
 from updater.state import NO_MEMORY
 from updater_harness import NOW
@@ -76,7 +76,7 @@ LARGER = sidecar(requests={"cpu": "50m", "memory": "50Mi"})
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A young pod whose app is as recommended."""
+    """A young pod whose container ``app`` has its recommendation."""
 
     id: str
     want: Reason
@@ -90,9 +90,9 @@ class Case:
 CASES = [
     Case(id="a sidecar outside its range", want=Reason.OUTSIDE_RANGE),
     Case(id="the gate is off", gate=False, want=Reason.TOO_YOUNG),
-    Case(id="not seen by the webhook", observed="app", want=Reason.TOO_YOUNG),
-    Case(id="reported as it should be", statuses=(actual("200m"),), want=Reason.TOO_YOUNG),
-    Case(id="reported otherwise", statuses=(actual("70m"),), want=Reason.OUTSIDE_RANGE),
+    Case(id="not observed by the webhook", observed="app", want=Reason.TOO_YOUNG),
+    Case(id="reported with the target", statuses=(actual("200m"),), want=Reason.TOO_YOUNG),
+    Case(id="reported with other resources", statuses=(actual("70m"),), want=Reason.OUTSIDE_RANGE),
     Case(
         id="a plain init container of the sidecar's name",
         init=(container("proxy", requests={"cpu": "50m"}),),
@@ -117,7 +117,7 @@ CASES = [
 ]
 
 
-def made(case: Case) -> Pod:
+def new_pod(case: Case) -> Pod:
     given = pod_with_init(
         *case.init,
         gate=case.gate,
@@ -129,7 +129,7 @@ def made(case: Case) -> Pod:
     return msgspec.structs.replace(given, status=began)
 
 
-def judged(given: Pod, *recommended: ContainerRecommendation) -> Candidate | Decision:
+def judge(given: Pod, *recommended: ContainerRecommendation) -> Candidate | Decision:
     return judge_pod(
         given,
         RecommendationFit(vpa(recommendations=(APP_FITS, *recommended))),
@@ -143,7 +143,7 @@ def judged(given: Pod, *recommended: ContainerRecommendation) -> Candidate | Dec
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_judge_pod(case: Case) -> None:
-    outcome = judged(made(case), case.recommended)
+    outcome = judge(new_pod(case), case.recommended)
     reason = outcome.why if isinstance(outcome, Candidate) else outcome.reason
     assert reason is case.want
 
@@ -153,15 +153,15 @@ def test_judge_pod(case: Case) -> None:
 
 def planned(given: Pod, **cpu: str) -> ResizePlan:
     recommended = [exactly(name, amount) for name, amount in cpu.items()]
-    candidate = judged(given, *recommended)
+    candidate = judge(given, *recommended)
     assert isinstance(candidate, Candidate)
     plan = plan_candidate(candidate, vpa(recommendations=(APP_FITS, *recommended)), ())
     assert isinstance(plan, ResizePlan)
     return plan
 
 
-def test_a_sidecar_is_resized_at_its_own_place() -> None:
-    plan = planned(made(CASES[0]), proxy="200m", migrate="7m")
+def test_a_sidecar_is_resized_at_its_path() -> None:
+    plan = planned(new_pod(CASES[0]), proxy="200m", migrate="7m")
     assert [(each.path, each.value) for each in plan.operations] == [
         ("/spec/initContainers/1/resources/requests/cpu", "200m")
     ]
@@ -179,8 +179,8 @@ RESTARTING = msgspec.convert(
 )
 
 
-def test_a_sidecar_may_ask_for_a_restart() -> None:
-    given = made(replace(CASES[0], init=(PLAIN, RESTARTING)))
+def test_a_resize_may_restart_a_sidecar() -> None:
+    given = new_pod(replace(CASES[0], init=(PLAIN, RESTARTING)))
     assert planned(given, proxy="200m").restarts
     assert spec_requests(given).keys() == {"app", "proxy"}
 
@@ -188,16 +188,16 @@ def test_a_sidecar_may_ask_for_a_restart() -> None:
 @pytest.mark.parametrize(
     ("allocated", "gate", "want"),
     [
-        pytest.param("40m", True, True, id="not carried out yet"),
-        pytest.param("50m", True, False, id="carried out"),
+        pytest.param("40m", True, True, id="not applied yet"),
+        pytest.param("50m", True, False, id="applied"),
         pytest.param("40m", False, False, id="the gate is off"),
     ],
 )
 def test_an_unfinished_restart_of_a_sidecar_counts_against_the_budget(
     allocated: str, *, gate: bool, want: bool
 ) -> None:
-    told = (status(allocatedResources={"cpu": allocated}),)
-    given = made(replace(CASES[0], init=(RESTARTING,), statuses=told, gate=gate))
+    allocation = (status(allocatedResources={"cpu": allocated}),)
+    given = new_pod(replace(CASES[0], init=(RESTARTING,), statuses=allocation, gate=gate))
     assert unfinished_restarts(given, resizing=False) is want
 
 
@@ -229,20 +229,19 @@ def test_the_qos_class_of_a_resize_counts_the_sidecar() -> None:
     assert refused.check is Check.QOS_CLASS
 
 
-def test_pods_with_other_reports_of_their_sidecars_are_not_alike() -> None:
-    one = made(replace(CASES[0], statuses=(actual("70m"),)))
+def test_pods_with_other_reports_of_their_sidecars_share_no_result() -> None:
+    one = new_pod(replace(CASES[0], statuses=(actual("70m"),)))
     reported = msgspec.structs.replace(
         one.status, init_container_statuses=(status(resources={"requests": {"cpu": "200m"}}),)
     )
     other = msgspec.structs.replace(one, status=reported)
     fits = RecommendationFit(vpa(recommendations=(APP_FITS, exactly("proxy", "200m"))))
-    assert fits.drift(one) != fits.drift(other)
     first, second = fits.measured(one), fits.measured(other)
     assert not isinstance(first, Decision)
     assert not isinstance(second, Decision)
     assert first.requests != second.requests
     planner = Planner(fits.vpa, ())
-    candidate = judged(one, exactly("proxy", "200m"))
+    candidate = judge(one, exactly("proxy", "200m"))
     assert isinstance(candidate, Candidate)
     plan = planner.plan(candidate)
     assert planner.plan(candidate) is plan
@@ -258,10 +257,10 @@ BOOST = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=2))
 @pytest.mark.parametrize(
     ("gate", "want"),
     [(True, [("/spec/initContainers/1/resources/requests/cpu", "5m")]), (False, [])],
-    ids=["on", "off"],
+    ids=["gate on", "gate off"],
 )
-def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, gate: bool) -> None:
-    """With the gate off only the annotation goes: the sidecar keeps what it has."""
+def test_the_boost_of_a_sidecar_is_removed(want: list[tuple[str, str]], *, gate: bool) -> None:
+    """With the gate off only the annotation is removed."""
     mark = "vpaCpuStartupBoost/proxy"
     given = pod_with_init(PLAIN, PROXY, gate=gate, containers=(APP,), annotations={mark: BEFORE})
     autoscaler = vpa(recommendations=None)
@@ -277,13 +276,11 @@ def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, ga
         killed_at={},
         now=NOW,
     )
-    assert isinstance(found, tuple)
-    plan, annotations = found
-    assert [(each.path, each.value) for each in plan.operations] == want
-    assert annotations == (mark,)
+    assert isinstance(found, ResizePlan)
+    assert [(each.path, each.value) for each in found.operations] == want
 
 
-# What came up, and what is news
+# Replacements, and events of pods
 
 
 @pytest.mark.parametrize(
@@ -297,13 +294,13 @@ def test_the_boost_of_a_sidecar_is_taken_back(want: list[tuple[str, str]], *, ga
 def test_a_replacement_is_right_if_its_sidecar_is(
     cpu: str, want: ReplacementResult, *, gate: bool
 ) -> None:
-    given = made(replace(CASES[0], init=(sidecar(requests={"cpu": cpu}),), gate=gate))
+    given = new_pod(replace(CASES[0], init=(sidecar(requests={"cpu": cpu}),), gate=gate))
     recommended = (APP_FITS, exactly("proxy", "200m"))
     assert check_replacement(given, vpa(recommendations=recommended), ()) is want
 
 
-def served(kind: type[LivePod], *statuses: Mapping[str, Any]) -> LivePod:
-    given = made(CASES[0])
+def served_pod(kind: type[LivePod], *statuses: Mapping[str, Any]) -> LivePod:
+    given = new_pod(CASES[0])
     body = msgspec.to_builtins(given)
     body["status"]["initContainerStatuses"] = list(statuses)
     return msgspec.convert(body, type=kind, strict=False)
@@ -320,12 +317,12 @@ RESIZED: Mapping[str, Any] = {"name": "proxy", "resources": {"requests": {"cpu":
 
 @pytest.mark.parametrize("kind", [LivePod, LivePodWithSidecars], ids=["gate off", "gate on"])
 @pytest.mark.parametrize("after", [KILL, RESIZED], ids=["killed", "resized"])
-def test_what_happens_to_a_sidecar_is_news(kind: type[LivePod], after: Mapping[str, Any]) -> None:
-    old, new = served(kind, MIGRATED, RUNS), served(kind, MIGRATED, after)
-    assert is_news_of_pod(Change(old, new)) is new.spec.scales_sidecars
+def test_changes_of_a_sidecar_are_events(kind: type[LivePod], after: Mapping[str, Any]) -> None:
+    old, new = served_pod(kind, MIGRATED, RUNS), served_pod(kind, MIGRATED, after)
+    assert is_event_of_pod(Change(old, new)) is new.spec.scales_sidecars
 
 
-def test_of_init_containers_only_sidecars_are_kept_and_only_with_the_gate() -> None:
-    assert served(LivePod, MIGRATED, RUNS).status.init_container_statuses is None
-    kept = served(LivePodWithSidecars, MIGRATED, RUNS).status.init_container_statuses
+def test_of_init_containers_only_sidecars_are_cached_with_the_gate() -> None:
+    assert served_pod(LivePod, MIGRATED, RUNS).status.init_container_statuses is None
+    kept = served_pod(LivePodWithSidecars, MIGRATED, RUNS).status.init_container_statuses
     assert [each.name for each in kept or ()] == ["proxy"]

@@ -1,4 +1,4 @@
-"""What is remembered between cycles, and for how long."""
+"""State between passes, and when it is dropped."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ def cached(*, generation: int = 0, version: str = "7") -> Pod:
     return Pod(metadata=meta)
 
 
-SHOWN = {
+CACHED_PODS = {
     "nothing sent": (PodMemory(), cached(), True),
     "evicted": (PodMemory(evicted=True), cached(version="8"), False),
     "older generation": (PodMemory(sent=SENT), cached(generation=2, version="8"), False),
-    "our generation": (PodMemory(sent=SENT), cached(generation=3), True),
+    "the generation after the resize": (PodMemory(sent=SENT), cached(generation=3), True),
     "a later generation": (PodMemory(sent=SENT), cached(generation=4), True),
     "no generations, same version": (
         PodMemory(sent=replace(SENT, generation=0)),
@@ -37,14 +37,14 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("memory", "given", "want"), SHOWN.values(), ids=SHOWN)
-def test_a_pod_is_judged_again_once_the_cache_shows_what_we_did(
+@pytest.mark.parametrize(("memory", "given", "want"), CACHED_PODS.values(), ids=CACHED_PODS)
+def test_a_pod_is_evaluated_again_once_the_cache_contains_the_last_action(
     memory: PodMemory, given: Pod, *, want: bool
 ) -> None:
     assert memory.shows(given) is want
 
 
-def test_what_is_remembered_ends_with_the_pod() -> None:
+def test_the_memory_of_a_pod_is_dropped_with_the_pod() -> None:
     before = UpdaterState({"a": PodMemory(evicted=True), "b": PodMemory(sent=SENT)})
     after = before.followed_by({"c": PodMemory(sent=SENT)}, living={"b", "c"})
     assert set(after.pods) == {"b", "c"}

@@ -1,4 +1,4 @@
-"""One pod that makes no sense costs that pod, and neither the pass nor the others."""
+"""A malformed pod affects neither the pass nor the other pods."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from updater.snapshot.live_pod import LivePod
 from updater_harness import NAMES, OPEN, WEB, FakeActuator, live_pod, run, snapshot
 
 FINE = {"requests": {"cpu": "10m", "memory": "10Mi"}}
-NONSENSE = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
+UNREADABLE_AMOUNTS = {"requests": {"cpu": "10m", "memory": "10Mi", "ephemeral-storage": "abc"}}
 HUGE = {"requests": {"cpu": "1e200", "memory": "1e200"}, "limits": {"cpu": "1e-200"}}
 NEGATIVE = {"requests": {"cpu": "-5", "memory": "-1Gi"}, "limits": {"memory": "0"}}
 UNREADABLE_LIMIT = {"requests": {"cpu": "10m", "memory": "10Mi"}, "limits": {"memory": "abc"}}
@@ -31,27 +31,35 @@ KILLED = {
 }
 RESTARTS = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
 
-# What differs from an ordinary pod, in its spec and in its status.
+# Differences from an ordinary pod, in spec and status.
 STRANGE = {
     "quantities in the status": (
         {},
-        {"containerStatuses": [{"name": "app", "resources": NONSENSE}]},
+        {"containerStatuses": [{"name": "app", "resources": UNREADABLE_AMOUNTS}]},
     ),
     "quantities in the spec, hidden by the status": (
-        {"containers": [{"name": "app", "resources": NONSENSE}]},
+        {"containers": [{"name": "app", "resources": UNREADABLE_AMOUNTS}]},
         {"containerStatuses": [{"name": "app", "resources": FINE}]},
     ),
     "quantities of an init container": (
-        {"initContainers": [{"name": "init", "resources": NONSENSE}]},
+        {"initContainers": [{"name": "init", "resources": UNREADABLE_AMOUNTS}]},
         {},
     ),
     "quantities that a restart depends on": (
-        {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]},
+        {
+            "containers": [
+                {"name": "app", "resources": UNREADABLE_AMOUNTS, "resizePolicy": [RESTARTS]}
+            ]
+        },
         {"containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "x"}}]},
     ),
     "quantities of a killed container that only the status has": (
         {},
-        {"containerStatuses": [{"name": "old", "resources": NONSENSE, "lastState": KILLED}]},
+        {
+            "containerStatuses": [
+                {"name": "old", "resources": UNREADABLE_AMOUNTS, "lastState": KILLED}
+            ]
+        },
     ),
     "a limit of a killed container": (
         {},
@@ -68,13 +76,13 @@ STRANGE = {
             "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
         },
     ),
-    "huge and tiny": ({"containers": [{"name": "app", "resources": HUGE}]}, {}),
-    "negative": ({"containers": [{"name": "app", "resources": NEGATIVE}]}, {}),
-    "a start at the end of time": (
+    "huge and tiny amounts": ({"containers": [{"name": "app", "resources": HUGE}]}, {}),
+    "negative amounts": ({"containers": [{"name": "app", "resources": NEGATIVE}]}, {}),
+    "the latest start time": (
         {"containers": [{"name": "app", "resources": IN_RANGE}]},
         {"startTime": "9999-12-31T23:59:59Z"},
     ),
-    "a start at the beginning of time": ({}, {"startTime": "0001-01-01T00:00:00Z"}),
+    "the earliest start time": ({}, {"startTime": "0001-01-01T00:00:00Z"}),
     "no container": ({"containers": []}, {}),
     "nulls": ({"initContainers": None}, {"conditions": None, "containerStatuses": None}),
     "an unknown phase": ({}, {"phase": "Dreaming"}),
@@ -115,9 +123,11 @@ async def test_the_other_pods_are_updated(
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
-async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> None:
+async def test_an_unreadable_pod_is_left_alone(mode: UpdateMode) -> None:
     actuator = FakeActuator()
-    spec = {"containers": [{"name": "app", "resources": NONSENSE, "resizePolicy": [RESTARTS]}]}
+    spec = {
+        "containers": [{"name": "app", "resources": UNREADABLE_AMOUNTS, "resizePolicy": [RESTARTS]}]
+    }
     state = await run(among_others(mode, strange_pod(spec, {})), actuator)
     decision = state.of("uid-strange").decision
     assert decision is not None
@@ -126,7 +136,7 @@ async def test_a_pod_that_can_not_be_read_is_left_alone(mode: UpdateMode) -> Non
 
 BOOSTED = {
     "an init container": (
-        {"initContainers": [{"name": "init", "resources": NONSENSE}]},
+        {"initContainers": [{"name": "init", "resources": UNREADABLE_AMOUNTS}]},
         {},
         leave(Reason.UNREADABLE),
     ),
@@ -139,7 +149,7 @@ BOOSTED = {
 
 
 @pytest.mark.parametrize(("spec", "status", "want"), BOOSTED.values(), ids=BOOSTED)
-async def test_the_boost_of_a_pod_that_can_not_be_read(
+async def test_the_boost_of_an_unreadable_pod(
     spec: dict[str, Any], status: dict[str, Any], want: Decision
 ) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}

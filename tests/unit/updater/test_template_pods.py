@@ -1,4 +1,4 @@
-"""The pods that controllers would make of their templates, for dry runs of replacements (X112)."""
+"""Pods created from the templates of controllers, for dry runs of replacements (X112)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from common.target.owners import Controller
 from updater.actuation import TemplatePods, pod_of_template
 
 
-def test_the_pod_is_made_of_the_template() -> None:
+def test_the_pod_is_created_from_the_template() -> None:
     owner = {
         "metadata": {"name": "web", "uid": "uid-of-web"},
         "spec": {

@@ -1,4 +1,4 @@
-"""OOM kills that the recommendation doesn't reflect, and what they hold back (D36)."""
+"""OOM kills that the recommendation doesn't reflect yet, and the actions that they delay (D36)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,12 +46,14 @@ Amounts = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Killed:
-    """A container, and how long ago its kills were."""
+    """A container, and the age of its kills."""
 
     requests: Amounts = field(default_factory=lambda: {"cpu": "100m", "memory": "300Mi"})
     limits: Amounts | None = field(default_factory=lambda: {"memory": "300Mi"})
     ago: timedelta | None = timedelta(hours=1)
-    before: timedelta | None = None  # an earlier kill, where ``ago`` is that of the present one
+    before: timedelta | None = (
+        None  # age of an earlier kill; then ``ago`` is that of the current state
+    )
     reason: str = "OOMKilled"
 
     def status(self, name: str) -> ContainerStatus:
@@ -130,7 +132,7 @@ ONE = replace(OPEN, disruption=replace(OPEN.disruption, min_replicas=1))
 async def one_pass(
     given: ClusterSnapshot, *, state: UpdaterState | None = None
 ) -> tuple[Decision, Sequence[Operation], UpdaterState]:
-    """How the pod ends, and what is sent as a resize."""
+    """Return the decision, the operations of a resize, and the state."""
     actuator = RecordingActuator()
     after = await run(given, actuator, state=state, rules=ONE)
     decision = after.of("uid-web-0").decision
@@ -140,7 +142,7 @@ async def one_pass(
     return decision, operations, after
 
 
-LESS = {"cpu": "200m", "memory": "250Mi"}  # than 300Mi; more CPU than 100m
+LESS = {"cpu": "200m", "memory": "250Mi"}  # less memory than 300Mi, more CPU than 100m
 WAIT, CPU_ALONE, ALL, REFUSED = "wait", "cpu alone", "all", "refused"
 
 
@@ -149,11 +151,11 @@ class Case:
     id: str
     killed: Killed = field(default_factory=Killed)
     target: Amounts = field(default_factory=lambda: LESS)
-    evicts: bool  # in the modes that evict
-    resizes: str  # in those that resize
-    until: datetime | None = None  # how long the eviction is held
+    evicts: bool  # in modes with evictions
+    resizes: str  # in modes with resizes
+    until: datetime | None = None  # end of the wait
     policies: tuple[ContainerPolicy, ...] = ()
-    most_memory: str = ""  # of the namespace's LimitRange
+    most_memory: str = ""  # maximum of the namespace's LimitRange
 
 
 REQUESTS_ONLY = ContainerPolicy(container_name="app", controlled_values="RequestsOnly")
@@ -166,7 +168,7 @@ CASES = [
         until=NOW + timedelta(hours=23),
     ),
     Case(
-        id="less memory and nothing else, an hour after the kill",
+        id="only less memory, an hour after the kill",
         target={"cpu": "100m", "memory": "250Mi"},
         evicts=False,
         resizes=WAIT,
@@ -181,22 +183,24 @@ CASES = [
     ),
     Case(id="a day after the kill", killed=Killed(ago=DAY), evicts=True, resizes=ALL),
     Case(id="never killed", killed=Killed(ago=None), evicts=True, resizes=ALL),
-    Case(id="ended otherwise", killed=Killed(reason="Error"), evicts=True, resizes=ALL),
     Case(
-        id="an old kill, and a new one that still shows as the state",
+        id="terminated for another reason", killed=Killed(reason="Error"), evicts=True, resizes=ALL
+    ),
+    Case(
+        id="an old kill, and a new one in the current state",
         killed=Killed(before=2 * DAY, ago=MINUTE),
         evicts=False,
         resizes=CPU_ALONE,
         until=NOW + DAY - MINUTE,
     ),
     Case(
-        id="a target at what killed it, which holds back nothing but hasty evictions",
+        id="a target equal to the limit at the kill",
         target={"cpu": "200m", "memory": "300Mi"},
         evicts=True,
         resizes=ALL,
     ),
     Case(
-        id="a byte above what killed it",
+        id="a target one byte above the limit at the kill",
         killed=Killed(requests={"cpu": "100m", "memory": "400Mi"}),
         target={"cpu": "200m", "memory": str(parse_value("300Mi") + 1)},
         evicts=True,
@@ -216,7 +220,7 @@ CASES = [
         resizes=ALL,
     ),
     Case(
-        id="the same two minutes after the kill",
+        id="killed at a limit far above the target, two minutes ago",
         killed=Killed(
             requests={"cpu": "100m", "memory": "100Mi"}, limits={"memory": "1Gi"}, ago=2 * MINUTE
         ),
@@ -224,7 +228,7 @@ CASES = [
         resizes=ALL,
     ),
     Case(
-        id="the same a minute after the kill: the recommender is about to learn",
+        id="killed at a limit far above the target, a minute ago",
         killed=Killed(
             requests={"cpu": "100m", "memory": "100Mi"}, limits={"memory": "1Gi"}, ago=MINUTE
         ),
@@ -233,14 +237,14 @@ CASES = [
         until=NOW + MINUTE,
     ),
     Case(
-        id="more than what killed it, a minute after the kill",
+        id="a target above the limit at the kill, a minute after the kill",
         killed=Killed(ago=MINUTE),
         target={"cpu": "200m", "memory": "400Mi"},
         evicts=True,
         resizes=ALL,
     ),
     Case(
-        id="no memory is recommended",
+        id="no memory recommended",
         target={"cpu": "200m"},
         evicts=True,
         resizes=ALL,
@@ -254,7 +258,7 @@ CASES = [
         until=NOW + timedelta(hours=23),
     ),
     Case(
-        id="learnt, and capped by maxAllowed",
+        id="reflected, and capped by maxAllowed",
         target={"cpu": "200m", "memory": "400Mi"},
         policies=(AT_MOST,),
         evicts=False,
@@ -262,7 +266,7 @@ CASES = [
         until=NOW + timedelta(hours=23),
     ),
     Case(
-        id="learnt, and capped by a LimitRange",
+        id="reflected, and capped by a LimitRange",
         target={"cpu": "200m", "memory": "400Mi"},
         most_memory="280Mi",
         evicts=False,
@@ -278,8 +282,8 @@ CASES = [
 ]
 
 
-def changed(operations: Sequence[Operation]) -> set[str]:
-    """The resources that a resize names."""
+def changed_resources(operations: Sequence[Operation]) -> set[str]:
+    """Return the resources that a resize changes."""
     return {operation.path.rpartition("/")[2] for operation in operations} - {
         "requests",
         "limits",
@@ -289,7 +293,9 @@ def changed(operations: Sequence[Operation]) -> set[str]:
 
 @pytest.mark.parametrize("mode", RECREATE)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_an_eviction_waits_until_a_kill_is_learnt(case: Case, mode: UpdateMode) -> None:
+async def test_an_eviction_waits_until_the_recommendation_reflects_a_kill(
+    case: Case, mode: UpdateMode
+) -> None:
     given = cluster(
         live_pod({"app": case.killed}),
         {"app": case.target},
@@ -307,7 +313,7 @@ async def test_an_eviction_waits_until_a_kill_is_learnt(case: Case, mode: Update
 
 @pytest.mark.parametrize("mode", IN_PLACE)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_a_resize_leaves_the_memory_alone_until_a_kill_is_learnt(
+async def test_a_resize_excludes_memory_until_the_recommendation_reflects_a_kill(
     case: Case, mode: UpdateMode
 ) -> None:
     given = cluster(
@@ -321,7 +327,7 @@ async def test_a_resize_leaves_the_memory_alone_until_a_kill_is_learnt(
     if case.resizes == WAIT:
         assert (decision.action, decision.reason) == (Action.WAIT, Reason.OOM_NOT_LEARNT_YET)
         assert decision.until == case.until
-    elif case.resizes == REFUSED:  # the limit that stays is above the LimitRange's maximum
+    elif case.resizes == REFUSED:  # the unchanged limit is above the LimitRange's maximum
         refused = (Action.LEAVE, Reason.REPLACEMENT_WOULD_BE_REFUSED)
         waits = (Action.WAIT, Reason.OOM_NOT_LEARNT_YET)
         wanted = refused if mode is UpdateMode.IN_PLACE else waits
@@ -329,7 +335,9 @@ async def test_a_resize_leaves_the_memory_alone_until_a_kill_is_learnt(
         assert not operations
     else:
         assert decision.action is Action.RESIZE
-        assert changed(operations) == ({"cpu"} if case.resizes == CPU_ALONE else set(case.target))
+        assert changed_resources(operations) == (
+            {"cpu"} if case.resizes == CPU_ALONE else set(case.target)
+        )
 
 
 @pytest.mark.parametrize("mode", IN_PLACE)
@@ -341,8 +349,8 @@ async def test_the_other_containers_are_resized(mode: UpdateMode) -> None:
     assert {operation.path.split("/")[3] for operation in operations} == {"1"}
 
 
-async def test_an_eviction_in_place_of_a_resize_waits() -> None:
-    """The node can never hold the CPU; a replacement would come with less memory."""
+async def test_an_eviction_instead_of_an_infeasible_resize_waits() -> None:
+    """The resize is infeasible, and a replacement would have less memory."""
     pod = live_pod({"app": Killed()})
     pending = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
     pod = structs.replace(pod, status=structs.replace(pod.status, conditions=(pending,)))
@@ -352,8 +360,8 @@ async def test_an_eviction_in_place_of_a_resize_waits() -> None:
     assert (decision.action, decision.reason) == (Action.WAIT, Reason.OOM_NOT_LEARNT_YET)
 
 
-async def test_a_container_that_no_eviction_changes_holds_none_back() -> None:
-    """Another webhook injected it after ours, so its replacement is as it was."""
+async def test_a_container_that_no_eviction_changes_delays_no_eviction() -> None:
+    """Another webhook injected it after ours, so its replacement is equal."""
     pod = live_pod(
         {"app": Killed(ago=None), "injected": Killed()},
         annotations={"vpaObservedContainers": "app"},
@@ -363,15 +371,15 @@ async def test_a_container_that_no_eviction_changes_holds_none_back() -> None:
     assert decision.action is Action.EVICT
 
 
-async def test_what_a_resize_gave_is_not_what_killed() -> None:
-    """The container was killed at 300Mi, and has had 488Mi since."""
+async def test_memory_that_a_resize_added_after_the_kill_does_not_count() -> None:
+    """The container was killed at 300Mi and has 488Mi since then."""
     mode = UpdateMode.IN_PLACE
     killed = live_pod({"app": Killed(ago=2 * MINUTE)})
     decision, operations, state = await one_pass(
         cluster(killed, {"app": {"cpu": "100m", "memory": "488Mi"}}, mode=mode)
     )
     assert decision.action is Action.RESIZE
-    assert changed(operations) >= {"memory"}
+    assert changed_resources(operations) >= {"memory"}
     grown = Killed(
         requests={"cpu": "100m", "memory": "488Mi"},
         limits={"memory": "488Mi"},
@@ -385,14 +393,14 @@ async def test_what_a_resize_gave_is_not_what_killed() -> None:
     as_before = cluster(grew, {"app": {"cpu": "100m", "memory": "300Mi"}}, mode=mode)
     decision, _, _ = await one_pass(as_before, state=state)
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
-    decision, _, _ = await one_pass(given)  # by an updater that doesn't remember: after a restart
+    decision, _, _ = await one_pass(given)  # after a restart of the updater
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
 
 
-async def test_a_resize_of_something_else_answers_no_kill() -> None:
+async def test_a_resize_of_another_resource_answers_no_kill() -> None:
     given = cluster(live_pod({"app": Killed()}), {"app": LESS}, mode=UpdateMode.IN_PLACE)
     _, operations, state = await one_pass(given)
-    assert changed(operations) == {"cpu"}
+    assert changed_resources(operations) == {"cpu"}
     has = Killed(requests={"cpu": "200m", "memory": "300Mi"})
     given = cluster(live_pod({"app": has}), {"app": LESS}, mode=UpdateMode.IN_PLACE)
     after = {uid: replace(memory, sent=None) for uid, memory in state.pods.items()}
@@ -400,7 +408,7 @@ async def test_a_resize_of_something_else_answers_no_kill() -> None:
     assert decision.reason is Reason.OOM_NOT_LEARNT_YET
 
 
-async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
+async def test_the_end_of_a_boost_does_not_change_the_memory() -> None:
     note = {startup_boost_key("app"): '{"requests":{"cpu":"50m"},"limits":{}}'}
     pod = live_pod({"app": Killed()}, annotations=note)
     pod = structs.replace(
@@ -422,10 +430,10 @@ async def test_the_end_of_a_boost_leaves_the_memory_alone() -> None:
         rules=replace(BOOSTING, disruption=ONE.disruption),
     )
     (sent,) = [call[3] for call in actuator.calls if call[0] == "resize"]
-    assert changed(sent) == {"cpu"}  # type: ignore[arg-type]  # calls hold objects
+    assert changed_resources(sent) == {"cpu"}  # type: ignore[arg-type]  # calls hold objects
 
 
-# Whatever is drawn: no eviction and no resize lowers the memory of an unlearnt kill
+# Random containers: no eviction or resize lowers the memory while a kill is not reflected
 
 MEMORY = st.sampled_from(["100Mi", "250Mi", "300Mi", "301Mi", "500Mi", "1Gi"])
 CONTAINERS = st.builds(
@@ -445,7 +453,7 @@ TARGETS = st.builds(
     targets=st.dictionaries(st.sampled_from(["a", "b", "c"]), TARGETS),
     mode=st.sampled_from([*RECREATE, *IN_PLACE]),
 )
-async def test_nothing_lowers_the_memory_at_which_a_container_was_killed(
+async def test_no_action_lowers_the_memory_at_which_a_container_was_killed(
     containers: Mapping[str, Killed], targets: Mapping[str, Amounts], mode: UpdateMode
 ) -> None:
     pod = live_pod(containers)

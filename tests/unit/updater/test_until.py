@@ -1,4 +1,4 @@
-"""Until when time alone changes nothing about a decision: before, and right after."""
+"""The time until which a decision holds unless inputs change: just before it and just after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from common.errors import ForbiddenError, InvalidError, KubeError, ServerError
 from common.features import FeatureGates
 from updater.decision import Action, Decision, Reason, ending, leave
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.update_order import Thresholds
+from updater.evaluate.update_verdict import Thresholds
 from updater.failures import after_refused_resize
 from updater.plan.candidate import judge_pod
-from updater.resize.resize_state import Timeouts, resize_status, unfinished
-from updater.resize.startup_boost import decide_unboost, expired_boosts, first_expiry
+from updater.resize.resize_status import resize_status
+from updater.resize.resize_timeouts import Timeouts, unfinished
+from updater.resize.startup_boost_end import decide_unboost, expired_boosts, first_expiry
 from updater.state import PodMemory
 from updater_harness import NOW
 
@@ -27,8 +28,8 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def conditioned(*conditions: PodCondition, started: datetime | None = None) -> Pod:
-    """A pod inside its range, and far enough from the target."""
+def pod_with_conditions(*conditions: PodCondition, started: datetime | None = None) -> Pod:
+    """Return a pod in its range whose drift is above the threshold."""
     made = pod(
         annotations={
             f"vpaCpuStartupBoost/{name}": '{"requests":{"cpu":"1m"},"limits":{}}'
@@ -49,7 +50,7 @@ def age(
 ) -> Callable[[datetime], Decision]:
     def decide(now: datetime) -> Decision:
         judged = judge_pod(
-            conditioned(started=started),
+            pod_with_conditions(started=started),
             RecommendationFit(vpa(recommendations=(recommendation(target={"cpu": "100m"}),))),
             memory=PodMemory(),
             resized_at=resized_at,
@@ -63,13 +64,13 @@ def age(
 
 
 def kubelet(kind: str, reason: str) -> Callable[[datetime], Decision | None]:
-    status = resize_status(conditioned(condition(kind, reason)))
+    status = resize_status(pod_with_conditions(condition(kind, reason)))
     return lambda now: unfinished(status, since=NOW, timeouts=Timeouts(), now=now)
 
 
 def boost(*, app: timedelta, side: timedelta) -> Callable[[datetime], tuple[str, ...] | Decision]:
-    """The containers whose boost is over, or the wait for the first one."""
-    given, durations = conditioned(condition("Ready")), {"app": app, "side": side}
+    """Return a function for the expired boosts, or the wait for the first one."""
+    given, durations = pod_with_conditions(condition("Ready")), {"app": app, "side": side}
 
     def decide(now: datetime) -> tuple[str, ...] | Decision:
         expired = expired_boosts(given, duration_of=durations.__getitem__, now=now)
@@ -134,7 +135,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_time_alone_changes_nothing_before_and_something_after(case: Case) -> None:
+def test_a_decision_holds_until_its_time_and_changes_after_it(case: Case) -> None:
     for now in (max(NOW, case.until - 11 * HOUR), case.until - TICK):
         decided = case.decide(now)
         assert isinstance(decided, Decision)
@@ -144,7 +145,7 @@ def test_time_alone_changes_nothing_before_and_something_after(case: Case) -> No
 
 QUOTA = ForbiddenError("exceeded quota: q", reason="Forbidden")
 REFUSED = InvalidError("refused", reason="Invalid")
-HICCUP = ServerError("trouble")
+TRANSIENT = ServerError("trouble")
 IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
 
 
@@ -153,13 +154,15 @@ IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
     [
         pytest.param(QUOTA, OR_RECREATE, 1, MINUTE, id="a quota"),
         pytest.param(QUOTA, IN_PLACE, 3, 4 * MINUTE, id="a quota, the third time"),
-        pytest.param(REFUSED, IN_PLACE, 1, MINUTE, id="for good"),
-        pytest.param(REFUSED, OR_RECREATE, 1, None, id="for good, so it is evicted"),
-        pytest.param(HICCUP, IN_PLACE, 1, None, id="a hiccup: the next pass tries again"),
-        pytest.param(HICCUP, IN_PLACE, 4, 8 * MINUTE, id="hiccups in a row"),
+        pytest.param(REFUSED, IN_PLACE, 1, MINUTE, id="permanent"),
+        pytest.param(REFUSED, OR_RECREATE, 1, None, id="permanent, with eviction"),
+        pytest.param(
+            TRANSIENT, IN_PLACE, 1, None, id="a transient error: retried in the next pass"
+        ),
+        pytest.param(TRANSIENT, IN_PLACE, 4, 8 * MINUTE, id="transient errors in a row"),
     ],
 )
-def test_a_refused_resize_says_when_the_next_one_is_tried(
+def test_a_refused_resize_has_the_time_of_the_next_attempt(
     error: KubeError, mode: UpdateMode, tries: int, pause: timedelta | None
 ) -> None:
     memory = PodMemory()
@@ -173,8 +176,8 @@ def test_a_refused_resize_says_when_the_next_one_is_tried(
         assert memory.held(NOW + pause, {}) is None
 
 
-def test_the_time_tells_no_decisions_apart() -> None:
-    """Or every line about a pod that waits would be written again in each pass."""
+def test_decisions_with_other_times_are_equal() -> None:
+    """Otherwise the line about a waiting pod would be logged in each pass."""
     one = Decision(Action.WAIT, Reason.RESIZE_DEFERRED, NOW)
     assert one == Decision(Action.WAIT, Reason.RESIZE_DEFERRED)
     assert hash(one) == hash(Decision(Action.WAIT, Reason.RESIZE_DEFERRED))
@@ -183,11 +186,13 @@ def test_the_time_tells_no_decisions_apart() -> None:
 @pytest.mark.parametrize(
     ("since", "want"),
     [
-        pytest.param(None, None, id="not known"),
+        pytest.param(None, None, id="unknown"),
         pytest.param(NOW, NOW + HOUR, id="known"),
-        pytest.param(datetime.max.replace(tzinfo=UTC), None, id="the end of time"),
+        pytest.param(datetime.max.replace(tzinfo=UTC), None, id="the latest time"),
         pytest.param(
-            datetime.max.replace(tzinfo=timezone(-HOUR)) - HOUR, None, id="that of another zone"
+            datetime.max.replace(tzinfo=timezone(-HOUR)) - HOUR,
+            None,
+            id="the latest time in another zone",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The verdicts of ``update_order``; cases from update_priority_calculator_test.go."""
+"""The verdicts of ``update_verdict``; cases from update_priority_calculator_test.go."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,18 +17,10 @@ from common.api.core import (
 from common.recommendation.processing import ContainerAmounts
 from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Reason
-from updater.evaluate.update_order import (
-    ContainerOomKill,
-    Drift,
-    Thresholds,
-    Verdict,
-    forgive_rounding,
-    judge,
-    looked_at,
-    measure,
-    quick_ooms,
-    rank,
-)
+from updater.evaluate.drift import Drift, eligible_containers, forgive_rounding, measure
+from updater.evaluate.quick_oom_kills import ContainerOomKill, quick_ooms
+from updater.evaluate.update_order import rank
+from updater.evaluate.update_verdict import Thresholds, judge
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 THRESHOLDS = Thresholds(min_change=0.1, min_lifetime=timedelta(hours=12))
@@ -37,7 +29,7 @@ THRESHOLDS = Thresholds(min_change=0.1, min_lifetime=timedelta(hours=12))
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    want: Verdict
+    want: Reason
     diff: float = 0.5
     outside: bool = False
     age: timedelta | None = timedelta(hours=24)
@@ -45,19 +37,19 @@ class Case:
 
 
 CASES = [
-    Case(id="old and drifted", want=Verdict.DRIFTED),
-    Case(id="drift exactly at the threshold", diff=0.1, want=Verdict.DRIFTED),
-    Case(id="drift below the threshold", diff=0.09, want=Verdict.TOO_SMALL),
-    Case(id="age exactly at the threshold", age=timedelta(hours=12), want=Verdict.DRIFTED),
-    Case(id="too young", age=timedelta(hours=11, minutes=59), want=Verdict.TOO_YOUNG),
-    Case(id="young, out of range", age=timedelta(0), outside=True, want=Verdict.OUTSIDE_RANGE),
-    Case(id="out of range, hardly drifted", diff=0.01, outside=True, want=Verdict.OUTSIDE_RANGE),
-    Case(id="no start time", age=None, want=Verdict.NOT_STARTED),
-    Case(id="not started, out of range", age=None, outside=True, want=Verdict.OUTSIDE_RANGE),
-    Case(id="quick OOM", age=timedelta(0), oomed=True, want=Verdict.OOMED_QUICKLY),
-    Case(id="quick OOM, small drift", diff=0.01, oomed=True, want=Verdict.OOMED_QUICKLY),
-    Case(id="quick OOM, nothing to change", diff=0.0, oomed=True, want=Verdict.NO_CHANGE),
-    Case(id="quick OOM, no start time", age=None, oomed=True, want=Verdict.OOMED_QUICKLY),
+    Case(id="old and drifted", want=Reason.DRIFTED),
+    Case(id="drift exactly at the threshold", diff=0.1, want=Reason.DRIFTED),
+    Case(id="drift below the threshold", diff=0.09, want=Reason.TOO_SMALL),
+    Case(id="age exactly at the threshold", age=timedelta(hours=12), want=Reason.DRIFTED),
+    Case(id="too young", age=timedelta(hours=11, minutes=59), want=Reason.TOO_YOUNG),
+    Case(id="young, out of range", age=timedelta(0), outside=True, want=Reason.OUTSIDE_RANGE),
+    Case(id="out of range, hardly drifted", diff=0.01, outside=True, want=Reason.OUTSIDE_RANGE),
+    Case(id="no start time", age=None, want=Reason.NOT_STARTED),
+    Case(id="not started, out of range", age=None, outside=True, want=Reason.OUTSIDE_RANGE),
+    Case(id="quick OOM", age=timedelta(0), oomed=True, want=Reason.OOMED_QUICKLY),
+    Case(id="quick OOM, small drift", diff=0.01, oomed=True, want=Reason.OOMED_QUICKLY),
+    Case(id="quick OOM, nothing to change", diff=0.0, oomed=True, want=Reason.NO_CHANGE),
+    Case(id="quick OOM, no start time", age=None, oomed=True, want=Reason.OOMED_QUICKLY),
 ]
 
 
@@ -71,10 +63,6 @@ def test_judge(case: Case) -> None:
         now=NOW,
     )
     assert verdict is case.want
-
-
-def test_every_verdict_is_a_reason() -> None:
-    assert {Reason(verdict.value).value for verdict in Verdict} == {each.value for each in Verdict}
 
 
 def amounts(
@@ -117,17 +105,17 @@ DRIFTS = {
         amounts({"cpu": "2"}, None, {"cpu": "4"}),
         (False, False, 0.5),
     ),
-    "one down, one up": (
+    "one decrease, one increase": (
         requests(cpu="4", memory="10M"),
         amounts({"cpu": "2", "memory": "20M"}),
         (False, True, 1.5),
     ),
-    "a request is missing": (
+    "a missing request": (
         requests(cpu="1"),
         amounts({"cpu": "1", "memory": "1"}),
         (True, True, 999.0),
     ),
-    "nothing recommended": (requests(cpu="1"), amounts({}), (False, False, 0.0)),
+    "no recommendation": (requests(cpu="1"), amounts({}), (False, False, 0.0)),
 }
 
 
@@ -158,24 +146,24 @@ def test_only_observed_and_recommended_containers_count(
         containers=(container("app"), container("injected"), container("proxy")),
     )
     recommended = {name: amounts({"cpu": "1"}) for name in ("proxy", "app", "gone")}
-    assert list(looked_at(given, recommended)) == want
+    assert list(eligible_containers(given, recommended)) == want
 
 
-# D31: a difference of up to one unit for each container of the pod is none.
+# D31: a difference of up to one unit per container of the pod is ignored.
 ROUNDING = {
     "one millicore": ({"cpu": "101m"}, {"cpu": "100m"}, 1, True),
     "two millicores, one container": ({"cpu": "102m"}, {"cpu": "100m"}, 1, False),
     "two millicores, two containers": ({"cpu": "98m"}, {"cpu": "100m"}, 2, True),
     "one byte": ({"memory": "1000001"}, {"memory": "1000000"}, 1, True),
     "two bytes": ({"memory": "1000002"}, {"memory": "1000000"}, 1, False),
-    "something else": ({"disk": "101m"}, {"disk": "100m"}, 1, False),
+    "another resource": ({"disk": "101m"}, {"disk": "100m"}, 1, False),
 }
 
 
 @pytest.mark.parametrize(
     ("present", "target", "slack", "forgiven"), ROUNDING.values(), ids=ROUNDING
 )
-def test_what_rounding_moved_is_forgiven(
+def test_rounding_differences_are_ignored(
     present: dict[str, str], target: dict[str, str], slack: int, *, forgiven: bool
 ) -> None:
     wanted = {"app": amounts(target, target, target)}
@@ -206,8 +194,8 @@ OOMS = {
     "at the threshold": (timedelta(minutes=10), None, (), 0),
     "updated before the kill": (timedelta(minutes=2), KILLED_AT - timedelta(seconds=1), (), 1),
     "updated after the kill": (timedelta(minutes=2), KILLED_AT + timedelta(seconds=1), (), 0),
-    "updated at the same moment": (timedelta(minutes=2), KILLED_AT, (), 0),
-    "answered once already": (timedelta(minutes=2), None, (KILL,), 0),
+    "updated at the time of the kill": (timedelta(minutes=2), KILLED_AT, (), 0),
+    "answered before": (timedelta(minutes=2), None, (KILL,), 0),
 }
 
 
@@ -233,12 +221,12 @@ def test_an_oom_kill_of_a_container_that_is_switched_off_does_not_count(switched
     assert quick_ooms(given, off, threshold=limit, updated_at=None) == ()
 
 
-def test_another_end_is_no_oom_kill() -> None:
+def test_another_termination_reason_is_no_oom_kill() -> None:
     given = oomed(ran=timedelta(minutes=2), finished=KILLED_AT, reason="Error")
     assert quick_ooms(given, vpa(), threshold=timedelta(minutes=10), updated_at=None) == ()
 
 
-def test_those_that_need_more_go_first_then_the_larger_difference_then_the_name() -> None:
+def test_increases_come_first_then_larger_differences_then_names() -> None:
     def drift(diff: float, *, up: bool) -> Drift:
         return Drift(resource_diff=diff, outside_range=False, scale_up=up)
 

@@ -1,4 +1,4 @@
-"""One pass with actuator that remember: the vectors of updater.md 16, and what may go wrong."""
+"""One pass with recording actuators: the vectors of updater.md 16, and errors."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from common.errors import (
     TooManyRequestsError,
     UnreachableError,
 )
-from common.recommendation.changes import ResourceChange
+from common.recommendation.resource_changes import ResourceChange
 from common.runtime.rate_limit import RateLimiter
 from sandbox import virtual_time
 from updater.decision import Reason, leave, wait
@@ -44,13 +44,13 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("mode", "resized", "evicted"), VECTORS)
-async def test_what_each_mode_does(mode: UpdateMode, resized: int, evicted: int) -> None:
+async def test_actions_by_mode(mode: UpdateMode, resized: int, evicted: int) -> None:
     actuator = FakeActuator()
     await run(snapshot(mode), actuator)
     assert (len(actuator.resized), len(actuator.evicted)) == (resized, evicted)
 
 
-async def test_a_stale_admission_lease_stops_evictions_and_nothing_else() -> None:
+async def test_a_stale_admission_lease_prevents_only_evictions() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE):
         actuator = FakeActuator()
         await run(snapshot(mode), actuator, admission_ready=False)
@@ -58,13 +58,13 @@ async def test_a_stale_admission_lease_stops_evictions_and_nothing_else() -> Non
         assert actuator.resized == (NAMES if mode is UpdateMode.IN_PLACE_OR_RECREATE else [])
 
 
-async def test_resizes_that_fail_for_good_become_evictions() -> None:
+async def test_permanently_refused_resizes_become_evictions() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
     await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator)
     assert actuator.resized == actuator.evicted == NAMES
 
 
-async def test_mode_in_place_never_evicts_whatever_the_answer() -> None:
+async def test_mode_in_place_never_evicts_after_errors() -> None:
     for error in (REFUSED, TOO_LARGE, ServerError("trouble"), UnreachableError("away")):
         actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, error))
         given, state = snapshot(UpdateMode.IN_PLACE), UpdaterState()
@@ -73,7 +73,7 @@ async def test_mode_in_place_never_evicts_whatever_the_answer() -> None:
         assert actuator.evicted == []
 
 
-async def test_what_does_not_fit_is_tried_once_and_told_once() -> None:
+async def test_an_infeasible_resize_is_tried_once_and_reported_once() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, TOO_LARGE))
     given, state = snapshot(UpdateMode.IN_PLACE), UpdaterState()
     for _ in range(3):
@@ -82,7 +82,7 @@ async def test_what_does_not_fit_is_tried_once_and_told_once() -> None:
     assert actuator.skipped == NAMES
 
 
-async def test_three_hiccups_in_a_row_are_a_failure() -> None:
+async def test_three_transient_errors_in_a_row_count_as_failed() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
     given, state = snapshot(UpdateMode.IN_PLACE_OR_RECREATE), UpdaterState()
     for evicted in (0, 0, 5):
@@ -91,7 +91,7 @@ async def test_three_hiccups_in_a_row_are_a_failure() -> None:
     assert len(actuator.resized) == 15
 
 
-async def test_x120_a_lease_that_may_have_run_out_evicts_nobody_and_is_no_line_for_each_pod(
+async def test_x120_an_expired_lease_leads_to_no_eviction_and_no_line_per_pod(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger="updater.decision_log")
@@ -100,7 +100,7 @@ async def test_x120_a_lease_that_may_have_run_out_evicts_nobody_and_is_no_line_f
     await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator)
     assert (actuator.resized, actuator.evicted) == (NAMES, [])
     await run(snapshot(UpdateMode.RECREATE), actuator)
-    assert actuator.evicted == NAMES  # they are refused one by one, and nothing is sent
+    assert actuator.evicted == NAMES  # each call is refused before it is sent
     assert {line.getMessage() for line in caplog.records} == {"pod decided"}
 
 
@@ -111,11 +111,11 @@ async def test_a_quota_never_leads_to_an_eviction() -> None:
     for _ in range(4):
         state = await run(given, actuator, state=state)
     assert actuator.evicted == []
-    assert actuator.resized == NAMES  # the clock stands still, so each is backing off
+    assert actuator.resized == NAMES  # the time is fixed, so each pod is in its backoff
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE])
-async def test_as_long_as_the_cache_lags_nothing_happens_twice(mode: UpdateMode) -> None:
+async def test_while_the_cache_lags_no_action_is_repeated(mode: UpdateMode) -> None:
     actuator = FakeActuator()
     given, state = snapshot(mode), UpdaterState()
     for _ in range(3):
@@ -123,8 +123,8 @@ async def test_as_long_as_the_cache_lags_nothing_happens_twice(mode: UpdateMode)
     assert actuator.resized + actuator.evicted == NAMES
 
 
-async def test_evicted_pods_that_the_cache_still_shows_count_as_gone() -> None:
-    """Five of five with half tolerated: two may go, and then nobody until they are back."""
+async def test_evicted_pods_in_the_cache_count_as_gone() -> None:
+    """Two of five pods may be disrupted, and no more until the replacements exist."""
     actuator = FakeActuator()
     given = snapshot(UpdateMode.RECREATE)
     state = await run(given, actuator, rules=HALF)
@@ -133,27 +133,27 @@ async def test_evicted_pods_that_the_cache_still_shows_count_as_gone() -> None:
     assert len(actuator.evicted) == 2
 
 
-async def test_a_refused_eviction_costs_nothing_and_stops_nobody() -> None:
+async def test_a_refused_eviction_takes_no_budget_and_stops_no_other() -> None:
     actuator = FakeActuator(eviction_errors={"web-0": TooManyRequestsError("budget")})
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
     assert actuator.evicted == ["web-0", "web-1", "web-2"]
 
 
-async def test_a_call_without_an_answer_may_have_happened_and_costs_its_budget() -> None:
+async def test_a_call_without_an_answer_takes_budget() -> None:
     actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")})
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
     assert actuator.evicted == ["web-0", "web-1"]
 
 
-async def test_what_a_refusal_leaves_goes_to_one_pod_and_what_an_outage_leaves_to_none() -> None:
-    """Two of five may go: one may be gone, the place of the refused one is taken once."""
+async def test_the_budget_of_a_refused_eviction_is_used_once_and_that_of_a_lost_one_never() -> None:
+    """Two of five pods may be disrupted: one may be evicted, and the other is refused."""
     errors = {"web-0": UnreachableError("away"), "web-1": TooManyRequestsError("budget")}
     actuator = FakeActuator(eviction_errors=errors)
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
     assert actuator.evicted == ["web-0", "web-1", "web-2"]
 
 
-async def test_a_call_without_an_answer_may_still_happen_in_the_next_pass() -> None:
+async def test_a_call_without_an_answer_takes_budget_in_the_next_pass() -> None:
     actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")})
     state = await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF)
     await run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF, state=state)
@@ -164,17 +164,17 @@ async def test_resizes_and_evictions_share_one_budget() -> None:
     actuator = FakeActuator(resize_errors={"web-0": REFUSED})
     await run(snapshot(UpdateMode.IN_PLACE_OR_RECREATE), actuator, rules=HALF)
     assert actuator.resized == ["web-0", "web-1", "web-2"]
-    assert actuator.evicted == []  # the two resizes have used it up
+    assert actuator.evicted == []  # the two resizes have used the budget
 
 
-async def test_a_pod_that_is_marked_already_is_not_marked_again() -> None:
+async def test_an_annotated_pod_is_not_annotated_again() -> None:
     actuator = FakeActuator()
     await run(snapshot(UpdateMode.IN_PLACE, marked=True), actuator)
     assert len(actuator.resized) == 5
     assert actuator.marked == []
 
 
-def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
+def test_a_pass_that_waits_for_the_rate_limit_ends_in_time() -> None:
     actuator, limits = FakeActuator(), RateLimits(evictions=RateLimiter(0.001, 2))
     registry = CollectorRegistry()
     given = snapshot(UpdateMode.RECREATE)
@@ -191,13 +191,13 @@ def test_a_rate_limit_ends_the_pass_when_its_time_is_up() -> None:
     assert registry.get_sample_value(failed, labels) == 1
 
 
-def test_the_limit_of_evictions_does_not_hold_up_resizes() -> None:
+def test_the_eviction_rate_limit_does_not_delay_resizes() -> None:
     actuator, limits = FakeActuator(), RateLimits(evictions=RateLimiter(0.001, 1))
     virtual_time.run(lambda _: run(snapshot(UpdateMode.IN_PLACE), actuator, limits=limits))
     assert len(actuator.resized) == 5
 
 
-async def test_every_pod_ends_with_one_decision_and_one_reason() -> None:
+async def test_every_pod_has_one_decision_with_a_reason() -> None:
     registry = CollectorRegistry()
     await run(snapshot(UpdateMode.RECREATE), FakeActuator(), rules=HALF, registry=registry)
     found = {
@@ -209,14 +209,14 @@ async def test_every_pod_ends_with_one_decision_and_one_reason() -> None:
     assert found == {("evict", "outside_range"): 2, ("wait", "budget_exhausted"): 3}
 
 
-async def test_a_pod_is_remembered_only_while_it_lives() -> None:
+async def test_a_pod_is_remembered_only_while_it_exists() -> None:
     state = await run(snapshot(UpdateMode.RECREATE), FakeActuator())
     assert len(state.pods) == 5
     after = await run(snapshot(UpdateMode.RECREATE, names=["web-9"]), FakeActuator(), state=state)
     assert set(after.pods) == {"uid-web-9"}
 
 
-async def test_back_off_ends() -> None:
+async def test_the_backoff_ends() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, REFUSED))
     given = snapshot(UpdateMode.IN_PLACE)
     state = await run(given, actuator)
@@ -226,21 +226,21 @@ async def test_back_off_ends() -> None:
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.RECREATE, UpdateMode.IN_PLACE])
-async def test_a_pass_that_took_its_time_ends_without_any_rate_limit(mode: UpdateMode) -> None:
-    """By then it would act on a picture that is a whole interval old."""
+async def test_a_pass_without_time_left_takes_no_action(mode: UpdateMode) -> None:
+    """Its snapshot would be as old as an interval."""
     actuator = FakeActuator()
     await run(snapshot(mode), actuator, seconds=0)
     assert actuator.evicted == actuator.resized == []
 
 
-async def test_a_pass_ends_when_the_api_server_goes_away() -> None:
+async def test_a_pass_ends_if_the_api_server_becomes_unreachable() -> None:
     present = Present()
     actuator = FakeActuator(eviction_errors={"web-0": UnreachableError("away")}, loses=present)
     await run(snapshot(UpdateMode.RECREATE), actuator, present=present)
     assert actuator.evicted == ["web-0"]
 
 
-async def test_pods_that_went_or_changed_hands_since_the_pass_began_are_left_alone() -> None:
+async def test_pods_that_are_gone_since_the_start_of_the_pass_are_skipped() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
         actuator = FakeActuator()
         state = await run(snapshot(mode), actuator, present=Present(gone_pods={"web-1"}))
@@ -248,7 +248,7 @@ async def test_pods_that_went_or_changed_hands_since_the_pass_began_are_left_alo
         assert state.of("uid-web-1").decision == leave(Reason.GONE)
 
 
-async def test_a_vpa_that_was_changed_since_the_pass_began_does_nothing_more() -> None:
+async def test_a_vpa_that_changed_since_the_start_of_the_pass_takes_no_action() -> None:
     for mode in (UpdateMode.RECREATE, UpdateMode.IN_PLACE):
         actuator = FakeActuator()
         state = await run(snapshot(mode), actuator, present=Present(vpa_changed=True))
@@ -256,36 +256,36 @@ async def test_a_vpa_that_was_changed_since_the_pass_began_does_nothing_more() -
         assert state.of("uid-web-0").decision == wait(Reason.VPA_CHANGED)
 
 
-async def test_hiccups_with_a_pass_between_them_in_which_all_was_well_are_not_in_a_row() -> None:
+async def test_transient_errors_before_and_after_a_pass_without_errors_do_not_add_up() -> None:
     actuator = FakeActuator(resize_errors=dict.fromkeys(NAMES, ServerError("trouble")))
     given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
-    content = snapshot(UpdateMode.IN_PLACE_OR_RECREATE, recommended=False)
+    satisfied = snapshot(UpdateMode.IN_PLACE_OR_RECREATE, recommended=False)
     state = UpdaterState()
-    for each in (given, given, content, given, given):
+    for each in (given, given, satisfied, given, given):
         state = await run(each, actuator, state=state)
     assert len(actuator.resized) == 20
     assert actuator.evicted == []
 
 
-async def test_others_have_their_turn_while_a_pass_has_nothing_to_send() -> None:
+async def test_a_pass_without_actions_yields_to_other_tasks() -> None:
     given = snapshot(UpdateMode.RECREATE, recommended=False)
     many = replace(given, autoscaled=given.autoscaled * 20)
-    turns = 0
+    yields = 0
 
     async def other() -> None:
-        nonlocal turns
+        nonlocal yields
         while True:
-            turns += 1
+            yields += 1
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
     await run(many, FakeActuator())
     task.cancel()
-    assert turns >= 20
+    assert yields >= 20
 
 
 def vpas(count: int, mode: UpdateMode = UpdateMode.RECREATE) -> ClusterSnapshot:
-    """As many VPAs, two pods each, all to be updated."""
+    """Return a snapshot of ``count`` VPAs with two pods each that need an update."""
     each = [snapshot(mode, names=[f"web-{index}-a", f"web-{index}-b"]) for index in range(count)]
     return ClusterSnapshot(
         autoscaled=tuple(scaled for one in each for scaled in one.autoscaled),
@@ -294,8 +294,8 @@ def vpas(count: int, mode: UpdateMode = UpdateMode.RECREATE) -> ClusterSnapshot:
 
 
 @dataclass(slots=True)
-class Slow(FakeActuator):
-    """Answers an eviction only when it is told to; counts those who wait."""
+class SlowActuator(FakeActuator):
+    """Blocks evictions until ``answers`` is set, and counts the blocked ones."""
 
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: int = 0
@@ -316,13 +316,13 @@ class Slow(FakeActuator):
 
 
 async def until_quiet() -> None:
-    """Let everything go on that can, without time passing."""
+    """Run all tasks that are ready, without advancing time."""
     for _ in range(1000):
         await asyncio.sleep(0)
 
 
-async def test_thirty_two_calls_wait_for_the_api_server_at_a_time() -> None:
-    actuator = Slow()
+async def test_at_most_thirty_two_calls_are_in_progress() -> None:
+    actuator = SlowActuator()
     async with asyncio.TaskGroup() as group:
         group.create_task(run(vpas(40), actuator))
         await until_quiet()
@@ -332,9 +332,9 @@ async def test_thirty_two_calls_wait_for_the_api_server_at_a_time() -> None:
     assert len(actuator.evicted) == 80
 
 
-async def test_a_slow_answer_delays_only_those_for_whom_the_budget_is_too_small() -> None:
-    """Two of five may go at a time: the third one waits for what becomes of them."""
-    actuator = Slow(eviction_errors={"web-0": TooManyRequestsError("budget")})
+async def test_a_slow_answer_delays_only_pods_without_budget() -> None:
+    """Two of five pods may be disrupted; the third one waits for the answers."""
+    actuator = SlowActuator(eviction_errors={"web-0": TooManyRequestsError("budget")})
     async with asyncio.TaskGroup() as group:
         group.create_task(run(snapshot(UpdateMode.RECREATE), actuator, rules=HALF))
         await until_quiet()
@@ -344,7 +344,7 @@ async def test_a_slow_answer_delays_only_those_for_whom_the_budget_is_too_small(
     assert actuator.most == 2
 
 
-def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() -> None:
+def test_evictions_that_wait_for_the_rate_limit_delay_no_resizes_of_other_vpas() -> None:
     actuator, evicted = FakeActuator(), vpas(40)
     resized = snapshot(UpdateMode.IN_PLACE)
     given = ClusterSnapshot(
@@ -356,8 +356,8 @@ def test_evictions_that_wait_for_their_limit_hold_up_no_resizes_of_other_vpas() 
     assert actuator.resized == NAMES
 
 
-async def test_the_end_of_a_pass_waits_for_what_was_sent_and_remembers_it() -> None:
-    present, actuator = Present(), Slow()
+async def test_a_pass_that_ends_early_waits_for_its_calls_and_remembers_them() -> None:
+    present, actuator = Present(), SlowActuator()
     async with asyncio.TaskGroup() as group:
         passing = group.create_task(run(vpas(40), actuator, present=present))
         await until_quiet()

@@ -1,7 +1,7 @@
-"""The vectors of updater.md 16 that no other test holds; D13 and section 11 in whole passes.
+"""The vectors of updater.md 16 without another test; D13 and section 11 in complete passes.
 
-Decisions on resizes are in ``matrix.md``, the other whole passes in ``test_update_pass.py``, leases
-in ``tests/unit/common/kube/test_lease.py``, refused calls in ``test_failures.py``.
+``matrix.md`` has decisions on resizes, ``test_update_pass.py`` the other complete passes,
+``tests/unit/common/kube/test_lease.py`` leases, and ``test_failures.py`` refused calls.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from common.errors import InvalidError
 from common.features import FeatureGates
 from updater.decision import Decision, Reason
 from updater.evaluate.recommendation_fit import RecommendationFit, measure_pod
-from updater.evaluate.update_order import Thresholds
+from updater.evaluate.update_verdict import Thresholds
 from updater.plan.candidate import Candidate, judge_pod
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
@@ -45,12 +45,12 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 def amounts(text: str) -> dict[str, str]:
-    """``cpu 4, memory 20M``"""
+    """Parse amounts such as ``cpu 4, memory 20M``."""
     return {part.split()[0]: part.split()[1] for part in text.split(", ") if part}
 
 
-def asking(*containers: str, reported: str = "", annotation: str | None = None) -> Pod:
-    """A pod of containers c1, c2 and so on; the first may have something else than it asks for."""
+def pod_with_requests(*containers: str, reported: str = "", annotation: str | None = None) -> Pod:
+    """Return a pod with containers c1, c2 and so on; ``reported``: actual resources of c1."""
     status = ContainerStatus(name="c1", resources=ResourceRequirements(requests=amounts(reported)))
     plain = ordinary_pod(
         annotations=None if annotation is None else {"vpaObservedContainers": annotation},
@@ -65,8 +65,8 @@ def asking(*containers: str, reported: str = "", annotation: str | None = None) 
     )
 
 
-def wanting(*targets: str, lower: str = "", upper: str = "") -> VerticalPodAutoscaler:
-    """Recommendations for c1, c2 and so on; the bounds are those of each."""
+def vpa_with_targets(*targets: str, lower: str = "", upper: str = "") -> VerticalPodAutoscaler:
+    """Return a VPA with targets for c1, c2 and so on, and equal bounds for all."""
     return vpa(
         recommendations=tuple(
             recommendation(
@@ -77,32 +77,62 @@ def wanting(*targets: str, lower: str = "", upper: str = "") -> VerticalPodAutos
     )
 
 
-# Pod, recommendation; outside its range, scale up, difference
+# Pod, VPA; outside its range, scale up, difference
 PRIORITIES = [
-    (asking("cpu 2"), wanting("cpu 10"), False, True, 4.0),
-    (asking("cpu 10000", reported="cpu 2"), wanting("cpu 10"), False, True, 4.0),
-    (asking("cpu 4"), wanting("cpu 2"), False, False, 0.5),
-    (asking("cpu 10m"), wanting("cpu 900m"), False, True, 89.0),
-    (asking("cpu 4"), wanting("cpu 10", lower="cpu 6", upper="cpu 14"), True, True, 1.5),
-    (asking("cpu 8"), wanting("cpu 2", lower="cpu 1", upper="cpu 3"), True, False, 0.75),
-    (asking("cpu 4, memory 10M"), wanting("cpu 2, memory 20M"), False, True, 1.5),
+    (pod_with_requests("cpu 2"), vpa_with_targets("cpu 10"), False, True, 4.0),
     (
-        asking("cpu 4, memory 20M"),
-        wanting("cpu 2, memory 10M", lower="cpu 1, memory 5M", upper="cpu 3, memory 30M"),
+        pod_with_requests("cpu 10000", reported="cpu 2"),
+        vpa_with_targets("cpu 10"),
+        False,
+        True,
+        4.0,
+    ),
+    (pod_with_requests("cpu 4"), vpa_with_targets("cpu 2"), False, False, 0.5),
+    (pod_with_requests("cpu 10m"), vpa_with_targets("cpu 900m"), False, True, 89.0),
+    (
+        pod_with_requests("cpu 4"),
+        vpa_with_targets("cpu 10", lower="cpu 6", upper="cpu 14"),
+        True,
+        True,
+        1.5,
+    ),
+    (
+        pod_with_requests("cpu 8"),
+        vpa_with_targets("cpu 2", lower="cpu 1", upper="cpu 3"),
+        True,
+        False,
+        0.75,
+    ),
+    (
+        pod_with_requests("cpu 4, memory 10M"),
+        vpa_with_targets("cpu 2, memory 20M"),
+        False,
+        True,
+        1.5,
+    ),
+    (
+        pod_with_requests("cpu 4, memory 20M"),
+        vpa_with_targets("cpu 2, memory 10M", lower="cpu 1, memory 5M", upper="cpu 3, memory 30M"),
         True,
         False,
         1.0,
     ),
-    (asking("cpu 3", "cpu 7"), wanting("cpu 1", "cpu 2"), False, False, 0.7),
+    (pod_with_requests("cpu 3", "cpu 7"), vpa_with_targets("cpu 1", "cpu 2"), False, False, 0.7),
     (
-        asking("cpu 6, memory 10M", "cpu 4, memory 30M"),
-        wanting("cpu 8, memory 20M", "cpu 7, memory 30M"),
+        pod_with_requests("cpu 6, memory 10M", "cpu 4, memory 30M"),
+        vpa_with_targets("cpu 8, memory 20M", "cpu 7, memory 30M"),
         False,
         True,
         0.75,
     ),
-    (asking("cpu 1", annotation=""), wanting("cpu 10"), False, False, 0.0),
-    (asking("cpu 1", annotation="abcd;';"), wanting("cpu 10"), False, True, 9.0),
+    (pod_with_requests("cpu 1", annotation=""), vpa_with_targets("cpu 10"), False, False, 0.0),
+    (
+        pod_with_requests("cpu 1", annotation="abcd;';"),
+        vpa_with_targets("cpu 10"),
+        False,
+        True,
+        9.0,
+    ),
 ]
 
 
@@ -121,36 +151,40 @@ def test_priority(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class AcceptanceCase:
     hours: float
     diff: float
     accepted: bool
     outside: bool = False
     oom_after: timedelta | None = None  # of c2
-    memory: str = "10M"  # what is recommended for c2, which has 10M
+    memory: str = "10M"  # target of c2, which has 10M
     policies: tuple[ContainerPolicy, ...] = ()
     observed: str = "c1, c2"
 
 
 QUICK = 2 * MINUTE
 ACCEPTANCE = {
-    "old, hardly drifted": Judged(hours=13, diff=0.25, accepted=False),
-    "old and drifted": Judged(hours=13, diff=4.0, accepted=True),
-    "old, outside its range": Judged(hours=13, diff=0.25, outside=True, accepted=True),
-    "young and drifted": Judged(hours=11, diff=4.0, accepted=False),
-    "young, outside its range": Judged(hours=11, diff=0.9, outside=True, accepted=True),
-    "young, quick OOM": Judged(hours=11, diff=0.25, oom_after=QUICK, memory="20M", accepted=True),
-    "young, quick OOM, and as much memory (D35)": Judged(
+    "old, drift below the threshold": AcceptanceCase(hours=13, diff=0.25, accepted=False),
+    "old and drifted": AcceptanceCase(hours=13, diff=4.0, accepted=True),
+    "old, outside its range": AcceptanceCase(hours=13, diff=0.25, outside=True, accepted=True),
+    "young and drifted": AcceptanceCase(hours=11, diff=4.0, accepted=False),
+    "young, outside its range": AcceptanceCase(hours=11, diff=0.9, outside=True, accepted=True),
+    "young, quick OOM": AcceptanceCase(
+        hours=11, diff=0.25, oom_after=QUICK, memory="20M", accepted=True
+    ),
+    "young, quick OOM, equal memory (D35)": AcceptanceCase(
         hours=11, diff=0.25, oom_after=QUICK, accepted=False
     ),
-    "young, quick OOM, and less memory (D35)": Judged(
+    "young, quick OOM, less memory (D35)": AcceptanceCase(
         hours=11, diff=0.25, oom_after=QUICK, memory="5M", accepted=False
     ),
-    "young, quick OOM, no change": Judged(hours=11, diff=0.0, oom_after=QUICK, accepted=False),
-    "young, late OOM": Judged(
+    "young, quick OOM, no change": AcceptanceCase(
+        hours=11, diff=0.0, oom_after=QUICK, accepted=False
+    ),
+    "young, late OOM": AcceptanceCase(
         hours=11, diff=0.25, oom_after=57 * MINUTE, memory="20M", accepted=False
     ),
-    "young, quick OOM of a container that is Off": Judged(
+    "young, quick OOM of a container that is Off": AcceptanceCase(
         hours=11,
         diff=0.25,
         oom_after=QUICK,
@@ -158,7 +192,7 @@ ACCEPTANCE = {
         policies=(ContainerPolicy(container_name="c2", mode="Off"),),
         accepted=False,
     ),
-    "young, quick OOM of a container that is Off as all others": Judged(
+    "young, quick OOM, all containers are Off": AcceptanceCase(
         hours=11,
         diff=0.25,
         oom_after=QUICK,
@@ -169,15 +203,15 @@ ACCEPTANCE = {
         ),
         accepted=False,
     ),
-    "young, quick OOM of a container that was not observed": Judged(
+    "young, quick OOM of a container that was not observed": AcceptanceCase(
         hours=11, diff=0.25, oom_after=QUICK, memory="20M", observed="c1", accepted=False
     ),
 }
 
 
 @pytest.mark.parametrize("case", ACCEPTANCE.values(), ids=ACCEPTANCE)
-def test_acceptance(case: Judged) -> None:
-    plain = asking("cpu 1", "memory 10M", annotation=case.observed)
+def test_acceptance(case: AcceptanceCase) -> None:
+    plain = pod_with_requests("cpu 1", "memory 10M", annotation=case.observed)
     killed = None
     if case.oom_after is not None:
         started = NOW - 10 * HOUR
@@ -213,10 +247,10 @@ def test_acceptance(case: Judged) -> None:
     assert isinstance(outcome, Candidate) is case.accepted
 
 
-# Whole passes
+# Complete passes
 
 
-def changed(
+def snapshot_with(
     given: ClusterSnapshot, pods: Sequence[LivePod], autoscaler: VerticalPodAutoscaler
 ) -> ClusterSnapshot:
     (scaled,) = given.autoscaled
@@ -228,13 +262,13 @@ def with_conditions(given: LivePod, *conditions: PodCondition) -> LivePod:
     return msgspec.structs.replace(given, status=status)
 
 
-async def test_where_all_are_to_be_evicted_nothing_is_patched() -> None:
+async def test_infeasible_resizes_become_evictions_without_patches() -> None:
     given = snapshot(UpdateMode.IN_PLACE_OR_RECREATE)
     (scaled,) = given.autoscaled
     never = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
     actuator = FakeActuator()
     pods = [with_conditions(pod, never) for pod in scaled.pods]
-    await run(changed(given, pods, scaled.vpa), actuator)
+    await run(snapshot_with(given, pods, scaled.vpa), actuator)
     assert actuator.evicted == NAMES
     assert actuator.resized == []
 
@@ -250,7 +284,7 @@ def boosted(
     annotated: Sequence[str] = ("app",),
     gone: bool = False,
 ) -> ClusterSnapshot:
-    """Five pods that are Ready for that long, boosted from 5m; ``gone``: their VPA's boost is."""
+    """Return five boosted pods, Ready for ``seconds``; ``gone``: the VPA has no boost."""
     given = snapshot(mode)
     (scaled,) = given.autoscaled
     ready = PodCondition(
@@ -263,12 +297,12 @@ def boosted(
         meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
         pods.append(with_conditions(msgspec.structs.replace(pod, metadata=meta), ready))
     spec = msgspec.structs.replace(scaled.vpa.spec, startup_boost=None if gone else BOOST)
-    return changed(given, pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+    return snapshot_with(given, pods, msgspec.structs.replace(scaled.vpa, spec=spec))
 
 
 @pytest.mark.parametrize("mode", UpdateMode)
 @pytest.mark.parametrize("refused", [False, True], ids=["accepted", "refused"])
-async def test_an_expired_boost_is_taken_back_in_place_in_every_mode(
+async def test_an_expired_boost_is_removed_in_place_in_every_mode(
     mode: UpdateMode, *, refused: bool
 ) -> None:
     actuator = FakeActuator()
@@ -282,7 +316,7 @@ async def test_an_expired_boost_is_taken_back_in_place_in_every_mode(
 
 
 @pytest.mark.parametrize("mode", UpdateMode)
-async def test_a_boost_that_goes_on_keeps_the_pod_from_everything_else(mode: UpdateMode) -> None:
+async def test_a_boost_that_continues_prevents_other_actions(mode: UpdateMode) -> None:
     actuator = FakeActuator()
     await run(boosted(mode, seconds=60), actuator, rules=BOOSTING)
     assert actuator.resized == actuator.evicted == []
@@ -297,7 +331,7 @@ UNBOOSTED_VPA = {
 
 
 @pytest.mark.parametrize(("mode", "want"), UNBOOSTED_VPA.items(), ids=UNBOOSTED_VPA)
-async def test_where_the_vpa_boosts_no_more_its_pods_are_ordinary_ones(
+async def test_pods_of_a_vpa_without_boost_are_updated_as_usual(
     mode: UpdateMode, want: tuple[list[str], list[str]]
 ) -> None:
     actuator = FakeActuator()
@@ -307,12 +341,12 @@ async def test_where_the_vpa_boosts_no_more_its_pods_are_ordinary_ones(
         assert memory.decision is None or memory.decision.reason is Reason.OUTSIDE_RANGE
 
 
-# D13: requirements filter evictions, those after a failed resize included, and no resizes
+# D13: requirements filter evictions, also after a failed resize, and no resizes
 
 DOWN = EvictionRequirement(resources=("cpu",), change_requirement="TargetLowerThanRequests")
 UP = EvictionRequirement(resources=("cpu",), change_requirement="TargetHigherThanRequests")
 
-# The pods ask for 10m of cpu, and 250m is their target.
+# The pods request 10m of cpu, and their target is 250m.
 D13 = {
     "unmet, evictions": (UpdateMode.RECREATE, DOWN, False, (0, 0)),
     "unmet, resizes": (UpdateMode.IN_PLACE_OR_RECREATE, DOWN, False, (5, 0)),
@@ -329,7 +363,7 @@ D13 = {
 
 
 @pytest.mark.parametrize(("mode", "rule", "refused", "want"), D13.values(), ids=D13)
-async def test_requirements_filter_evictions_alone(
+async def test_requirements_filter_only_evictions(
     mode: UpdateMode, rule: EvictionRequirement, want: tuple[int, int], *, refused: bool
 ) -> None:
     given = snapshot(mode)
@@ -339,7 +373,7 @@ async def test_requirements_filter_evictions_alone(
     actuator = FakeActuator()
     if refused:
         actuator.resize_errors = dict.fromkeys(NAMES, InvalidError("no", reason="Invalid"))
-    ruled = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+    ruled = snapshot_with(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
     state = await run(ruled, actuator)
     assert (len(actuator.resized), len(actuator.evicted)) == want
     if rule is DOWN and (refused or mode is UpdateMode.RECREATE):
@@ -348,10 +382,10 @@ async def test_requirements_filter_evictions_alone(
         assert decision.reason is Reason.REQUIREMENTS_NOT_MET
 
 
-# Ends: a side-car that came after our webhook, and a lone replica
+# A container injected after our webhook, and a single replica
 
 
-async def test_a_container_that_the_webhook_never_saw_takes_nobody_down() -> None:
+async def test_a_container_that_the_webhook_did_not_observe_leads_to_no_eviction() -> None:
     given = snapshot(UpdateMode.RECREATE)
     (scaled,) = given.autoscaled
     pods = []
@@ -359,12 +393,12 @@ async def test_a_container_that_the_webhook_never_saw_takes_nobody_down() -> Non
         meta = msgspec.structs.replace(pod.metadata, annotations={"vpaObservedContainers": "other"})
         pods.append(msgspec.structs.replace(pod, metadata=meta))
     actuator = FakeActuator()
-    await run(changed(given, pods, scaled.vpa), actuator)
+    await run(snapshot_with(given, pods, scaled.vpa), actuator)
     assert actuator.evicted == []
 
 
 @pytest.mark.parametrize(("minimum", "want"), [(None, []), (1, ["web-0"])])
-async def test_a_lone_replica_goes_only_where_one_is_the_minimum(
+async def test_a_single_replica_is_evicted_only_if_the_minimum_is_one(
     minimum: int | None, want: list[str]
 ) -> None:
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
@@ -372,6 +406,6 @@ async def test_a_lone_replica_goes_only_where_one_is_the_minimum(
     policy = UpdatePolicy(update_mode="Recreate", min_replicas=minimum)
     spec = msgspec.structs.replace(scaled.vpa.spec, update_policy=policy)
     actuator = FakeActuator()
-    lone = changed(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
+    lone = snapshot_with(given, scaled.pods, msgspec.structs.replace(scaled.vpa, spec=spec))
     await run(lone, actuator)
     assert actuator.evicted == want

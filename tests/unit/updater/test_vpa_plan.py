@@ -1,4 +1,4 @@
-"""The plan is the pass: over random clusters, what was planned is what is then done."""
+"""The plan equals the pass: in random clusters the planned actions are the executed ones."""
 
 import asyncio
 from collections import Counter
@@ -15,13 +15,13 @@ from common.annotations import boosted_containers
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import Pod
 from common.patches import Operation
-from common.recommendation.changes import ResourceChange
+from common.recommendation.resource_changes import ResourceChange
 from random_cluster import RandomCluster, random_cluster
 from updater.decision import Decision, Reason
-from updater.plan.actions import EvictPod, PodPlan, ResizePod, UnboostPod
+from updater.plan.actions import EvictPod, PodPlan, ResizePod
 from updater.plan.assessment import Steps, assess
 from updater.plan.progress import VpaProgress
-from updater.plan.vpa_plan import plan_vpa
+from updater.plan.stages import plan_vpa
 from updater.snapshot.cluster_snapshot import key_of
 from updater.state import UpdaterState
 from updater_harness import NOW, Call, RecordingActuator, context_of, preview, run
@@ -34,7 +34,7 @@ _ACTING = (UpdateMode.AUTO, UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE
 
 @dataclass(slots=True)
 class SlowActuator(RecordingActuator):
-    """Every call works, and takes its time: answers come in any order."""
+    """All calls succeed after a random delay, so answers arrive in any order."""
 
     random: Random = field(default_factory=lambda: Random(0))
 
@@ -79,7 +79,7 @@ async def planned(given: RandomCluster) -> dict[str, Decision]:
 
 
 def planned_calls(given: RandomCluster) -> list[Call]:
-    """The calls of the first plans, which are all where every call works."""
+    """Return the calls of the first plans, which are all calls if every call succeeds."""
     context = context_of(
         given.snapshot,
         given.state,
@@ -89,7 +89,7 @@ def planned_calls(given: RandomCluster) -> list[Call]:
     found: list[Call] = []
     for scaled in given.snapshot.autoscaled:
         assessment = result(assess(scaled, context))
-        progress = VpaProgress.begin(assessment, context)
+        progress = VpaProgress.begin(assessment)
         plan = result(plan_vpa(assessment, progress, context))
         for each in plan.pods:
             found += call_of(each, key_of(scaled.vpa))
@@ -97,18 +97,16 @@ def planned_calls(given: RandomCluster) -> list[Call]:
 
 
 def call_of(planned: PodPlan, key: tuple[str, str]) -> Iterator[Call]:
-    uid = planned.pod.metadata.uid
+    uid, reason = planned.pod.metadata.uid, planned.outcome.decision.reason
     match planned.action:
-        case EvictPod(reason, changes):
-            yield "evict", uid, key, reason, changes
-        case ResizePod(plan=plan, reason=reason):
+        case EvictPod():
+            yield "evict", uid, key, reason, planned.outcome.subject.changes
+        case ResizePod(plan=plan) if plan.changes:
             yield "resize", uid, key, plan.operations, reason
-        case UnboostPod(plan) if plan.changes:
-            yield "resize", uid, key, plan.operations, Reason.STARTUP_BOOST_OVER
 
 
 def result(steps: Steps[T]) -> T:
-    """Run a computation to its end."""
+    """Run a computation to its end and return its result."""
     while True:
         try:
             next(steps)
@@ -117,11 +115,7 @@ def result(steps: Steps[T]) -> T:
             return found
 
 
-def is_boosted(pod: Pod) -> bool:
-    return bool(boosted_containers(pod.metadata.annotations))
-
-
-async def acted(
+async def state_after_pass(
     given: RandomCluster, actuator: RecordingActuator, *, registry: CollectorRegistry | None = None
 ) -> UpdaterState:
     return await run(
@@ -134,63 +128,60 @@ async def acted(
     )
 
 
-def told(decision: Decision | None) -> tuple[object, ...] | None:
-    """A decision with its time, which equality leaves out."""
+def comparable(decision: Decision | None) -> tuple[object, ...] | None:
+    """Return a decision with its time, which its equality ignores."""
     return None if decision is None else (decision.action, decision.reason, decision.until)
 
 
 @pytest.mark.parametrize("seed", range(CLUSTERS))
-async def test_what_is_planned_is_what_is_done(seed: int) -> None:
+async def test_planned_actions_equal_executed_ones(seed: int) -> None:
+    """Every live pod of an active mode has one decision, which a pass makes and counts too."""
     given = random_cluster(seed, now=NOW)
-    done = SlowActuator(random=Random(seed))
+    done, registry = SlowActuator(random=Random(seed)), CollectorRegistry()
     plan = await planned(given)
-    after = await acted(given, done)
+    after = await state_after_pass(given, done, registry=registry)
     for uid in given.snapshot.living:
         settled = plan.get(uid, given.state.of(uid).decision)
-        assert told(settled) == told(after.of(uid).decision)
+        assert comparable(settled) == comparable(after.of(uid).decision)
     sent = [call for call in done.calls if call[0] in ("evict", "resize")]
     assert Counter(map(str, planned_calls(given))) == Counter(map(str, sent))
+    counted = sum(
+        sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "vpa_updater_candidate_pods"
+    )
+    assert counted == len(plan)
+    for scaled in given.snapshot.autoscaled:
+        live = {pod.metadata.uid for pod in scaled.pods}
+        gone = {uid for uid in live if given.state.of(uid).evicted}
+        gated = scaled.mode is UpdateMode.IN_PLACE and given.rules.features.in_place
+        if scaled.mode in _ACTING or gated:
+            assert live & plan.keys() == live - gone
+        else:  # only boosts are removed
+            boosted = {
+                pod.metadata.uid
+                for pod in scaled.pods
+                if boosted_containers(pod.metadata.annotations)
+            }
+            assert live & plan.keys() <= boosted - gone
 
 
-async def test_every_pod_ends_once_and_only_those_end_that_a_mode_acts_on() -> None:
-    for seed in range(CLUSTERS):
-        given = random_cluster(seed, now=NOW)
-        registry = CollectorRegistry()
-        await acted(given, SlowActuator(random=Random(seed)), registry=registry)
-        counted = sum(
-            sample.value
-            for metric in registry.collect()
-            for sample in metric.samples
-            if sample.name == "vpa_updater_candidate_pods"
-        )
-        plan = await planned(given)
-        assert counted == len(plan)
-        for scaled in given.snapshot.autoscaled:
-            live = {pod.metadata.uid for pod in scaled.pods}
-            gone = {uid for uid in live if given.state.of(uid).evicted}
-            gated = scaled.mode is UpdateMode.IN_PLACE and given.rules.features.in_place
-            if scaled.mode in _ACTING or gated:
-                assert live & plan.keys() == live - gone
-            else:  # nothing but boosts is taken back
-                boosted = {pod.metadata.uid for pod in scaled.pods if is_boosted(pod)}
-                assert live & plan.keys() <= boosted - gone
-
-
-async def test_a_plan_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither in what is remembered, nor in the log; so it is the same one twice."""
+async def test_a_plan_changes_no_state_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A second plan is therefore equal."""
     caplog.set_level("DEBUG")
     for seed in range(20):
         given, same = random_cluster(seed, now=NOW), random_cluster(seed, now=NOW)
         first, second = await planned(given), await planned(given)
-        assert {uid: told(each) for uid, each in first.items()} == {
-            uid: told(each) for uid, each in second.items()
+        assert {uid: comparable(each) for uid, each in first.items()} == {
+            uid: comparable(each) for uid, each in second.items()
         }
         assert given.state == same.state
     assert not [line for line in caplog.records if line.name.startswith("updater")]
 
 
-async def test_the_clusters_are_worth_it() -> None:
-    """Nearly every reason comes up that one pass can come to by itself, with all calls working."""
+async def test_the_random_clusters_have_nearly_all_reasons() -> None:
+    """They have the reasons that a single pass can have if all calls succeed."""
     seen: Counter[Reason] = Counter()
     for seed in range(CLUSTERS):
         plan = await planned(random_cluster(seed, now=NOW))

@@ -1,4 +1,6 @@
-"""Decoding of JSON that nests deeper than msgspec reads, or nearly so."""
+"""Decoding of JSON that is nested deeper than msgspec's limit, or nearly so."""
+
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -16,7 +18,7 @@ class Named(msgspec.Struct):
 
 
 def levels(value: object) -> int:
-    """Return how deep a value nests."""
+    """Return the nesting depth of a value."""
     found = 0
     while isinstance(value, list | dict):
         found += 1
@@ -25,7 +27,7 @@ def levels(value: object) -> int:
 
 
 def reads(text: str) -> bool:
-    """Return whether the interpreter lets msgspec nest so deep; Python 3.13 does."""
+    """Return True if msgspec decodes this depth; it does on Python 3.13."""
     try:
         msgspec.json.decode(f"[{text}]")
     except RecursionError:
@@ -39,14 +41,16 @@ ANYTHING = msgspec.json.Decoder()
 
 @pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP.keys())
 @pytest.mark.parametrize("form", [str, str.encode, lambda text: msgspec.Raw(text.encode())])
-def test_what_is_too_deep_is_null_and_the_rest_is_read(form: object, deep: str) -> None:
+def test_values_that_are_too_deep_become_null_and_the_rest_is_decoded(
+    form: Callable[[str], str | bytes | msgspec.Raw], deep: str
+) -> None:
     text = f'{{"skipped": [0, {deep}, 1], "name": "web", "value": {deep}}}'
-    found = decode(NAMED, form(text))  # type: ignore[operator]
+    found = decode(NAMED, form(text))
     assert found.name == "web"
     assert levels(found.value) == (LEVELS if reads(deep) else 99)
 
 
-def test_siblings_of_what_is_too_deep_are_kept() -> None:
+def test_siblings_of_values_that_are_too_deep_are_kept() -> None:
     deep = DEEP["lists"]
     text = f'[{{"a": {deep}, "b": "x]}}"}}, "[", {deep}, "\\"]", {{"c": [2, 3]}}]'
     first, *others = decode(ANYTHING, text.encode())
@@ -58,14 +62,14 @@ def test_siblings_of_what_is_too_deep_are_kept() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(b"[" * LEVELS, id="that never ends"),
+        pytest.param(b"[" * LEVELS, id="without an end"),
         pytest.param(b"[" * LEVELS + b"]" * (LEVELS - 1), id="that ends too early"),
         pytest.param(DEEP["lists"].encode() + b"]", id="that ends too late"),
-        pytest.param(b'{"name": "web\xed\xa0\x80"}', id="with half a character in UTF-8"),
-        pytest.param(b'{"name": "web\\ud800"}', id="with half a character, escaped"),
+        pytest.param(b'{"name": "web\xed\xa0\x80"}', id="with a truncated UTF-8 character"),
+        pytest.param(b'{"name": "web\\ud800"}', id="with an escaped lone surrogate"),
         pytest.param(b'{"name": 1}', id="of another shape"),
     ],
 )
-def test_what_is_no_json_is_an_error(text: bytes) -> None:
+def test_invalid_json_raises_an_error(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode(NAMED, text)

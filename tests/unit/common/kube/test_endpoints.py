@@ -1,4 +1,4 @@
-"""Paths of resources."""
+"""URL paths of resources."""
 
 import re
 from collections.abc import Callable
@@ -57,7 +57,9 @@ PATHS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
 @pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
-def test_a_text_is_one_segment_of_the_path(text: str, path: Callable[[str], str]) -> None:
+def test_every_name_is_one_escaped_segment_of_the_path(
+    text: str, path: Callable[[str], str]
+) -> None:
     if text in (".", ".."):
         with pytest.raises(InvalidRequestError):
             path(text)
@@ -70,8 +72,8 @@ def test_a_text_is_one_segment_of_the_path(text: str, path: Callable[[str], str]
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
-def test_half_a_character_is_no_path(path: Callable[[str], str]) -> None:
-    """No API server sends one, and msgspec decodes none; an error of ours is one that is caught."""
+def test_a_lone_surrogate_raises_an_error(path: Callable[[str], str]) -> None:
+    """InvalidRequestError is an error that callers catch. No API server sends a lone surrogate."""
     with pytest.raises(InvalidRequestError, match=r"ud800.{0,220}$"):
         path("\ud800" + "x" * 5000)
 

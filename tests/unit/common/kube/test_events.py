@@ -1,10 +1,10 @@
-"""What becomes of an event: a new object, a higher count, or nothing."""
+"""The action for an Event: create it, increase its count, or drop it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from common.api.core import ObjectReference
-from common.kube.events import Correlator, Create, Drop, EventAction, Increase, Occurrence
+from common.kube.events import Correlator, Create, Increase, Occurrence
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web-0", uid="u")
@@ -28,7 +28,7 @@ def test_a_first_event_is_a_new_object() -> None:
     assert decision.body["count"] == 1
 
 
-def test_the_same_within_ten_minutes_raises_the_count() -> None:
+def test_an_equal_event_within_ten_minutes_raises_the_count() -> None:
     correlator = Correlator("vpa-updater")
     first = correlator.decide(EVICTED)
     again = correlator.decide(later(EVICTED, minutes=10))
@@ -53,7 +53,7 @@ def test_another_text_is_another_event() -> None:
     assert isinstance(correlator.decide(replace(EVICTED, message="Other.")), Create)
 
 
-def test_two_events_of_one_moment_have_different_names() -> None:
+def test_two_events_of_the_same_time_have_different_names() -> None:
     correlator = Correlator("vpa-updater")
     names = set()
     for message in ("One.", "Two."):
@@ -66,10 +66,10 @@ def test_two_events_of_one_moment_have_different_names() -> None:
 def test_one_object_has_a_burst_of_25_and_then_one_in_five_minutes() -> None:
     correlator = Correlator("vpa-updater")
     for _ in range(25):
-        assert not isinstance(correlator.decide(EVICTED), Drop)
-    assert isinstance(correlator.decide(later(EVICTED, seconds=299)), Drop)
-    assert not isinstance(correlator.decide(later(EVICTED, seconds=301)), Drop)
-    assert isinstance(correlator.decide(later(EVICTED, seconds=302)), Drop)
+        assert correlator.decide(EVICTED) is not None
+    assert correlator.decide(later(EVICTED, seconds=299)) is None
+    assert correlator.decide(later(EVICTED, seconds=301)) is not None
+    assert correlator.decide(later(EVICTED, seconds=302)) is None
 
 
 def test_objects_do_not_share_their_burst() -> None:
@@ -80,31 +80,31 @@ def test_objects_do_not_share_their_burst() -> None:
     assert isinstance(correlator.decide(other), Create)
 
 
-def test_the_tenth_text_for_one_reason_and_all_after_it_are_one_event() -> None:
+def test_from_the_tenth_text_on_events_of_one_reason_are_combined() -> None:
     correlator = Correlator("vpa-updater")
 
-    def said(number: int, reason: str = "EvictedByVPA") -> EventAction:
+    def decision_for(number: int, reason: str = "EvictedByVPA") -> Create | Increase | None:
         return correlator.decide(replace(EVICTED, message=f"Evicted {number}.", reason=reason))
 
     for number in range(9):
-        assert isinstance(said(number), Create)
-    combined = said(9)
+        assert isinstance(decision_for(number), Create)
+    combined = decision_for(9)
     assert isinstance(combined, Create)
     assert combined.body["message"] == "(combined from similar events): Evicted 9."
-    another = said(10)
+    another = decision_for(10)
     assert isinstance(another, Increase)
     assert another.name == combined.body["metadata"]["name"]
     assert another.patch["count"] == 2
     assert another.patch["message"] == "(combined from similar events): Evicted 10."
-    known = said(3)
+    known = decision_for(3)
     assert isinstance(known, Increase)
     assert "message" not in known.patch
-    other_reason = said(11, reason="Other")
+    other_reason = decision_for(11, reason="Other")
     assert isinstance(other_reason, Create)
     assert other_reason.body["message"] == "Evicted 11."
 
 
-def test_after_ten_quiet_minutes_texts_are_told_alone_again() -> None:
+def test_after_ten_minutes_without_events_texts_are_separate_events_again() -> None:
     correlator = Correlator("vpa-updater")
     for number in range(10):
         correlator.decide(replace(EVICTED, message=f"Evicted {number}."))
@@ -113,7 +113,7 @@ def test_after_ten_quiet_minutes_texts_are_told_alone_again() -> None:
     assert decision.body["message"] == "Evicted 99."
 
 
-def test_a_combined_event_that_was_forgotten_is_new() -> None:
+def test_a_forgotten_combined_event_is_created_again() -> None:
     correlator = Correlator("vpa-updater")
     texts = [replace(EVICTED, message=f"Evicted {number}.") for number in range(11)]
     for each in texts:
@@ -122,14 +122,14 @@ def test_a_combined_event_that_was_forgotten_is_new() -> None:
     assert isinstance(correlator.decide(texts[10]), Create)
 
 
-def test_what_was_forgotten_is_new() -> None:
+def test_a_forgotten_event_is_created_again() -> None:
     correlator = Correlator("vpa-updater")
     correlator.decide(EVICTED)
     correlator.forget(EVICTED)
     assert isinstance(correlator.decide(EVICTED), Create)
 
 
-def test_an_object_without_a_namespace_has_its_events_in_default() -> None:
+def test_events_of_cluster_scoped_objects_are_in_namespace_default() -> None:
     node = replace(EVICTED, about=ObjectReference(kind="Node", name="n1"))
     decision = Correlator("x").decide(node)
     assert isinstance(decision, Create)

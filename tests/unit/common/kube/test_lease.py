@@ -35,7 +35,7 @@ def test_micro_time_has_six_digits_and_is_utc(moment: datetime, want: str) -> No
         pytest.param(10 * MINUTE, MINUTE - SECOND, True, id="renewed"),
         pytest.param(10 * MINUTE, MINUTE, False, id="renewed exactly the timeout ago"),
         pytest.param(SECOND, 10 * MINUTE, True, id="created counts even if renewed long ago"),
-        pytest.param(None, None, False, id="no times at all"),
+        pytest.param(None, None, False, id="no times"),
     ],
 )
 def test_is_alive(created: timedelta | None, renewed: timedelta | None, want: bool) -> None:  # noqa: FBT001 - a table's column
@@ -46,5 +46,5 @@ def test_is_alive(created: timedelta | None, renewed: timedelta | None, want: bo
     assert is_alive(lease, max_age=MINUTE, now=NOW) is want
 
 
-def test_only_a_living_admission_controller_allows_evictions() -> None:
+def test_only_a_live_lease_of_the_admission_controller_allows_evictions() -> None:
     assert [each for each in AdmissionStatus if each.allows_eviction] == [AdmissionStatus.ALIVE]

@@ -1,4 +1,4 @@
-"""Answers of an API server become errors; the bodies were recorded from a real one."""
+"""Errors made from an API server's answers; the bodies were recorded from a real one."""
 
 import json
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("case", "want"), CASES.items(), ids=CASES)
-def test_a_recorded_answer_becomes_the_error(case: str, want: Want) -> None:
+def test_recorded_answers(case: str, want: Want) -> None:
     recorded = RECORDED[case]
     response = recorded["response"]
     body = response if isinstance(response, str) else json.dumps(response)
@@ -107,7 +107,7 @@ def test_a_recorded_answer_becomes_the_error(case: str, want: Want) -> None:
         assert str(error) == response["message"]
 
 
-def test_the_cause_that_tells_a_budget_from_an_overload() -> None:
+def test_the_cause_distinguishes_a_disruption_budget_from_an_overload() -> None:
     budget, overload = RECORDED["eviction-pdb-exhausted"], RECORDED["overload-429"]
     refused = answer_error(429, budget["headers"], json.dumps(budget["response"]).encode())
     throttled = answer_error(429, overload["headers"], overload["response"].encode())
@@ -130,10 +130,12 @@ def test_every_field_of_a_cause_is_kept() -> None:
     [
         pytest.param(404, b"404 page not found\n", "the server could not find", "NotFound"),
         pytest.param(503, b"", "HTTP status 503", "ServiceUnavailable", id="empty body"),
-        pytest.param(502, b"<html>bad gateway", "<html>bad gateway", "Unknown", id="a proxy"),
+        pytest.param(
+            502, b"<html>bad gateway", "<html>bad gateway", "Unknown", id="an HTML page of a proxy"
+        ),
         pytest.param(500, b'{"kind":"Pod"}', '{"kind":"Pod"}', "InternalError", id="other JSON"),
         pytest.param(302, b"", "HTTP status 302", "Unknown", id="redirects are not followed"),
-        pytest.param(418, b"\xff\xfe", "\ufffd", "Unknown", id="no text at all"),
+        pytest.param(418, b"\xff\xfe", "\ufffd", "Unknown", id="not UTF-8"),
     ],
 )
 def test_an_answer_without_a_status_object(

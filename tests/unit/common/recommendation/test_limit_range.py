@@ -1,10 +1,10 @@
-"""Merging LimitRanges at its edges; ordinary merges are in the golden data."""
+"""Edge cases of merging LimitRanges; ordinary merges are in the golden data."""
 
 from common.api.core import LimitRangeItem, LimitRangeSpec
 from common.recommendation.limit_range import LimitType, effective_limits
 
 
-def test_of_equal_bounds_the_later_text_is_kept() -> None:
+def test_equal_bounds_keep_the_later_text() -> None:
     specs = [
         LimitRangeSpec(limits=(LimitRangeItem(type="Container", max=bound, min=bound),))
         for bound in ({"cpu": "1"}, {"cpu": "+1"})

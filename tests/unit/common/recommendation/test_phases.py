@@ -1,8 +1,8 @@
-"""The phases of a pod's life: what runs at the same time has to fit together (A25, A26, A30).
+"""The phases of a pod: containers that run at the same time must fit together (A25, A26, A30).
 
-``app`` is a regular container of 100m CPU, ``proxy`` a native sidecar of as much, and ``migrate`` a
-plain init container of 800m. The API server adds up the app and the proxy, and, where the proxy is
-started first, the proxy and ``migrate``.
+``app`` is a regular container with 100m of CPU, ``proxy`` a native sidecar with 100m, and
+``migrate`` a plain init container with 800m. The API server adds the requests of the app and the
+proxy. If the proxy starts first, it also adds those of the proxy and ``migrate``.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from common.resources import CPU, ResourceQuantities
 from sidecars import pod_with_init, sidecar
 
 
-def of(name: str, cpu: str, *, limited: bool = False) -> Container:
+def new_container(name: str, cpu: str, *, limited: bool = False) -> Container:
     return container(name, requests={"cpu": cpu}, limits={"cpu": cpu} if limited else None)
 
 
@@ -37,21 +37,21 @@ def proxy(name: str = "proxy", *, limited: bool = False) -> Container:
     return sidecar(name, requests={"cpu": "100m"}, limits=limits)
 
 
-APP = of("app", "100m")
-MIGRATE = of("migrate", "800m")
-LIMITED_APP = of("app", "100m", limited=True)
+APP = new_container("app", "100m")
+MIGRATE = new_container("migrate", "800m")
+LIMITED_APP = new_container("app", "100m", limited=True)
 LIMITED_PROXY = proxy(limited=True)
-LIMITED_MIGRATE = of("migrate", "800m", limited=True)
+LIMITED_MIGRATE = new_container("migrate", "800m", limited=True)
 
 
-def stated(request: str | None = None, limit: str | None = None) -> ResourceRequirements:
+def cpu_resources(request: str | None = None, limit: str | None = None) -> ResourceRequirements:
     return ResourceRequirements(
         requests=None if request is None else {"cpu": request},
         limits=None if limit is None else {"cpu": limit},
     )
 
 
-def for_pods(**bounds: str) -> LimitRangeSpec:
+def pod_limit_range(**bounds: str) -> LimitRangeSpec:
     parts = {part: {"cpu": value} for part, value in bounds.items()}
     return LimitRangeSpec(limits=(LimitRangeItem(type="Pod", **parts),))
 
@@ -62,7 +62,7 @@ def cpu(amounts: ResourceQuantities) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """``want`` are the CPU requests of the scaled containers, sidecars last; empty: not touched."""
+    """``want`` has the CPU requests of the scaled containers, sidecars last; empty: unchanged."""
 
     id: str
     want: tuple[str, ...]
@@ -73,7 +73,7 @@ class Case:
     mode: PodLevelMode = PodLevelMode.KEEP
     limit_ranges: tuple[LimitRangeSpec, ...] = ()
     gate: bool = True
-    want_whole: tuple[str, str] = ("", "")  # request and limit; empty: not touched
+    want_whole: tuple[str, str] = ("", "")  # request and limit; empty: unchanged
 
     @property
     def pod(self) -> Pod:
@@ -90,61 +90,61 @@ class Case:
 
 CASES = [
     Case(
-        id="own request: the sidecar takes what the init container after it leaves",
-        whole=stated("1"),
+        id="own request: the sidecar gets what the init container after it leaves",
+        whole=cpu_resources("1"),
         want=("100m", "200m"),
     ),
     Case(
         id="own request: an init container before the sidecar takes nothing from it",
         init=(MIGRATE, proxy()),
-        whole=stated("1"),
+        whole=cpu_resources("1"),
         want=("100m", "500m"),
     ),
     Case(
-        id="own request: then the app and what is left of the sidecar share it",
+        id="own request: the app and the reduced sidecar share it",
         targets=(("app", "900m"), ("proxy", "500m")),
-        whole=stated("1"),
+        whole=cpu_resources("1"),
         want=("818m", "181m"),
     ),
     Case(
         id="own request: a sidecar after the init container doesn't count beside it",
         init=(proxy(), MIGRATE, proxy("log")),
         targets=(("proxy", "500m"), ("log", "500m")),
-        whole=stated("1"),
+        whole=cpu_resources("1"),
         want=("", "200m", "500m"),
     ),
     Case(
         id="own request: a sidecar that isn't recommended keeps what it has",
         init=(proxy("log"), proxy(), MIGRATE),
-        whole=stated("1"),
+        whole=cpu_resources("1"),
         want=("100m", "", "100m"),
     ),
     Case(
         id="filled in: up to the limit in each phase",
-        whole=stated("900m", "1200m"),
+        whole=cpu_resources("900m", "1200m"),
         want=("100m", "400m"),
         want_whole=("1200m", ""),
     ),
     Case(
         id="follow: up to the maximum for pods in each phase",
-        whole=stated("1", "1"),
+        whole=cpu_resources("1", "1"),
         mode=PodLevelMode.FOLLOW,
-        limit_ranges=(for_pods(max="1200m"),),
+        limit_ranges=(pod_limit_range(max="1200m"),),
         want=("100m", "400m"),
         want_whole=("1200m", "1200m"),
     ),
     Case(
-        id="a maximum for pods: the sidecar takes what the init container after it leaves",
+        id="a maximum for pods: the sidecar gets what the init container after it leaves",
         app=LIMITED_APP,
         init=(LIMITED_PROXY, LIMITED_MIGRATE),
-        limit_ranges=(for_pods(max="1"),),
+        limit_ranges=(pod_limit_range(max="1"),),
         want=("100m", "200m"),
     ),
     Case(
         id="a maximum for pods: an init container before the sidecar takes nothing from it",
         app=LIMITED_APP,
         init=(LIMITED_MIGRATE, LIMITED_PROXY),
-        limit_ranges=(for_pods(max="1"),),
+        limit_ranges=(pod_limit_range(max="1"),),
         want=("100m", "500m"),
     ),
     Case(
@@ -152,7 +152,7 @@ CASES = [
         app=LIMITED_APP,
         init=(proxy("log", limited=True), LIMITED_PROXY, LIMITED_MIGRATE),
         targets=(("proxy", "500m"),),
-        limit_ranges=(for_pods(max="900m"),),
+        limit_ranges=(pod_limit_range(max="900m"),),
         want=("", "16m", "84m"),
     ),
     Case(
@@ -160,7 +160,7 @@ CASES = [
         app=LIMITED_APP,
         init=(LIMITED_PROXY, LIMITED_MIGRATE),
         targets=(("app", "10m"), ("proxy", "10m")),
-        limit_ranges=(for_pods(min="810m"),),
+        limit_ranges=(pod_limit_range(min="810m"),),
         want=("10m", "10m"),
     ),
     Case(
@@ -168,7 +168,7 @@ CASES = [
         app=LIMITED_APP,
         init=(LIMITED_PROXY, LIMITED_MIGRATE),
         targets=(("app", "10m"), ("proxy", "10m")),
-        limit_ranges=(for_pods(min="811m"),),
+        limit_ranges=(pod_limit_range(min="811m"),),
         want=("406m", "406m"),
     ),
     Case(
@@ -176,7 +176,7 @@ CASES = [
         app=LIMITED_APP,
         init=(LIMITED_PROXY, LIMITED_MIGRATE),
         targets=(("app", "10m"), ("proxy", "10m")),
-        limit_ranges=(for_pods(min="900m", max="1"),),
+        limit_ranges=(pod_limit_range(min="900m", max="1"),),
         want=("450m", "200m"),
     ),
     Case(
@@ -185,7 +185,7 @@ CASES = [
         app=LIMITED_APP,
         init=(LIMITED_PROXY,),
         targets=(("app", "2"), ("proxy", "2")),
-        limit_ranges=(for_pods(max="1"),),
+        limit_ranges=(pod_limit_range(max="1"),),
         want=("900m",),
     ),
     Case(
@@ -194,24 +194,24 @@ CASES = [
         app=LIMITED_APP,
         init=(LIMITED_PROXY,),
         targets=(("app", "10m"),),
-        limit_ranges=(for_pods(min="500m"),),
+        limit_ranges=(pod_limit_range(min="500m"),),
         want=("400m",),
     ),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_containers_get(case: Case) -> None:
+def test_requests_fit_into_each_phase(case: Case) -> None:
     found = case.admitted()
     assert tuple(cpu(each.requests) for each in found.containers) == case.want
     assert (cpu(found.pod_level.requests), cpu(found.pod_level.limits)) == case.want_whole
 
 
 def test_a_boost_fits_into_each_phase_of_its_container() -> None:
-    """The sidecar's is cut to what the init container leaves, the app's is not."""
+    """The sidecar's boost is cut to what the init container leaves; the app's isn't cut."""
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=4))
     policy = ContainerPolicy(container_name="*", startup_boost=boost)
-    given = Case(id="", want=(), whole=stated("1")).pod
+    given = Case(id="", want=(), whole=cpu_resources("1")).pod
     found = admitted_resources(given, vpa(policies=(policy,)), (), most_boost=ZERO)
     assert [cpu(each.requests) for each in found.containers] == ["400m", "200m"]
 
@@ -220,13 +220,13 @@ def test_a_boost_fits_into_each_phase_of_its_container() -> None:
 
 
 def phases(*init: Container) -> list[tuple[str, str]]:
-    """The scaled containers of each phase, and what the others request."""
+    """Return the scaled containers of each phase, and the CPU requests of the others."""
     given = pod_with_init(*init, containers=(APP,))
     return [(" ".join(phase.scaled), cpu(phase.fixed.requests)) for phase in phases_of(given.spec)]
 
 
 def test_plain_init_containers_beside_the_same_sidecars_are_one_phase() -> None:
-    assert phases(MIGRATE, of("small", "1m"), proxy(), of("small", "2m")) == [
+    assert phases(MIGRATE, new_container("small", "1m"), proxy(), new_container("small", "2m")) == [
         ("", "800m"),
         ("proxy", "2m"),
         ("app proxy", ""),
@@ -234,11 +234,11 @@ def test_plain_init_containers_beside_the_same_sidecars_are_one_phase() -> None:
 
 
 def test_the_number_of_phases_is_bounded() -> None:
-    """The last ones count as if they were at once: that is never less than they need."""
+    """The last phases count as one, whose sum is never less than each of them needs."""
     init = [
         each
         for index in range(50)
-        for each in (proxy(f"proxy-{index}"), of(f"migrate-{index}", f"{50 - index}m"))
+        for each in (proxy(f"proxy-{index}"), new_container(f"migrate-{index}", f"{50 - index}m"))
     ]
     found = phases(*init)
     names = " ".join(f"proxy-{index}" for index in range(50))
@@ -249,7 +249,7 @@ def test_the_number_of_phases_is_bounded() -> None:
 
 
 def test_changed_amounts_count_as_the_api_server_stores_them() -> None:
-    """Nothing is finer than a thousandth."""
+    """It stores no amounts below a milli-unit."""
     given = pod_with_init(proxy(), MIGRATE, containers=(APP,))
     changed = vpa(
         recommendations=(

@@ -1,6 +1,6 @@
-"""Pods with resources of their own: what their containers get, and what becomes of those (A25-A27).
+"""Pods with pod-level resources: amounts of their containers and of the pod (A25-A27).
 
-``a`` and ``b`` are containers of 200m CPU each, of which a may have a limit; b has none.
+``a`` and ``b`` are containers with 200m of CPU each. ``a`` may have a limit; ``b`` has none.
 """
 
 from collections.abc import Mapping
@@ -34,11 +34,13 @@ from common.resources import CPU, MEMORY, ResourceQuantities
 Texts = Mapping[str, str]
 
 
-def whole(*, requests: Texts | None = None, limits: Texts | None = None) -> ResourceRequirements:
+def resources(
+    *, requests: Texts | None = None, limits: Texts | None = None
+) -> ResourceRequirements:
     return ResourceRequirements(requests=requests, limits=limits)
 
 
-def with_whole(
+def pod_with_resources(
     stated: ResourceRequirements | None,
     *containers: Container,
     init: tuple[Container, ...] = (),
@@ -49,11 +51,11 @@ def with_whole(
 
 
 def init_container(cpu: str, *, sidecar: bool = False) -> Container:
-    made = container("sidecar" if sidecar else "init", requests={"cpu": cpu})
-    return msgspec.structs.replace(made, restart_policy="Always" if sidecar else None)
+    found = container("sidecar" if sidecar else "init", requests={"cpu": cpu})
+    return msgspec.structs.replace(found, restart_policy="Always" if sidecar else None)
 
 
-def bounded(kind: str, **bounds: Texts) -> LimitRangeSpec:
+def limit_range(kind: str, **bounds: Texts) -> LimitRangeSpec:
     return LimitRangeSpec(limits=(LimitRangeItem(type=kind, **bounds),))
 
 
@@ -63,7 +65,7 @@ def cpu(amounts: ResourceQuantities) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """``want`` are the CPU requests of a and b after admission; empty: not touched."""
+    """``want`` has the CPU requests of a and b after admission; empty: unchanged."""
 
     id: str
     want: tuple[str, str]
@@ -72,7 +74,7 @@ class Case:
     targets: tuple[str | None, str | None] = ("900m", "600m")
     limit_of_a: str | None = None
     want_limit_of_a: str = ""
-    want_whole: tuple[str, str] = ("", "")  # request and limit; empty: not touched
+    want_whole: tuple[str, str] = ("", "")  # request and limit; empty: unchanged
     init: tuple[Container, ...] = ()
     limit_ranges: tuple[LimitRangeSpec, ...] = ()
     unfit: Unfit | None = None
@@ -80,29 +82,29 @@ class Case:
 
 KEEP = [
     Case(id="without its own cpu the pod bounds nothing", want=("900m", "600m")),
-    Case(id="own request: shared in proportion", request="1", want=("600m", "400m")),
-    Case(id="own request, exactly as much as is wanted", request="1500m", want=("900m", "600m")),
-    Case(id="own request, a millicore less", request="1499m", want=("899m", "599m")),
+    Case(id="own request: shared proportionally", request="1", want=("600m", "400m")),
+    Case(id="own request, equal to the target", request="1500m", want=("900m", "600m")),
+    Case(id="own request, one millicore below the target", request="1499m", want=("899m", "599m")),
     Case(
-        id="own request beside a limit: one millicore is left, or it would look filled in",
+        id="own request beside a limit: one millicore is left, so that it does not look filled in",
         request="1",
         limit="2",
         want=("599m", "399m"),
     ),
     Case(
-        id="own request, as much as is wanted, beside a limit",
+        id="own request equal to the target, beside a limit",
         request="1500m",
         limit="2",
         want=("899m", "599m"),
     ),
     Case(
-        id="own request, a millicore more than is wanted, beside a limit",
+        id="own request one millicore above the target, beside a limit",
         request="1501m",
         limit="2",
         want=("900m", "600m"),
     ),
     Case(
-        id="filled in: the request moves along",
+        id="filled in: the request follows",
         request="400m",
         limit="2",
         want=("900m", "600m"),
@@ -116,7 +118,7 @@ KEEP = [
         want_whole=("1", ""),
     ),
     Case(
-        id="filled in: down, too",
+        id="filled in: the request follows downwards, too",
         request="400m",
         limit="1",
         targets=("50m", "50m"),
@@ -124,12 +126,12 @@ KEEP = [
         want_whole=("100m", ""),
     ),
     Case(
-        id="a millicore more than the containers is the user's own",
+        id="one millicore above the containers: the user's own request",
         request="401m",
         limit="1",
         want=("240m", "160m"),
     ),
-    Case(id="without a limit a request is the user's own", request="400m", want=("240m", "160m")),
+    Case(id="without a limit: the user's own request", request="400m", want=("240m", "160m")),
     Case(
         id="request and limit equal: the request stays",
         request="1",
@@ -137,12 +139,12 @@ KEEP = [
         want=("600m", "400m"),
     ),
     Case(
-        id="only a limit, and nothing filled in yet: that is left to the API server",
+        id="only a limit, and nothing filled in yet: the API server does it",
         limit="1",
         want=("600m", "400m"),
     ),
     Case(
-        id="b has no recommendation, and keeps what it has",
+        id="b has no recommendation and keeps its request",
         request="1",
         targets=("900m", None),
         want=("800m", ""),
@@ -167,7 +169,7 @@ KEEP = [
         want=("540m", "360m"),
     ),
     Case(
-        id="a plain init container takes no room from those that run later",
+        id="a plain init container takes no room from containers that run later",
         request="1",
         init=(init_container("1"),),
         want=("600m", "400m"),
@@ -213,16 +215,16 @@ KEEP = [
         want_limit_of_a="4499m",
     ),
     Case(
-        id="none gets less than a LimitRange asks for",
+        id="no container gets less than a LimitRange's minimum",
         request="1",
         targets=("9", "200m"),
-        limit_ranges=(bounded("Container", min={"cpu": "100m"}),),
+        limit_ranges=(limit_range("Container", min={"cpu": "100m"}),),
         want=("900m", "100m"),
     ),
     Case(
-        id="what a LimitRange asks for does not fit",
+        id="a LimitRange's minimum does not fit",
         request="400m",
-        limit_ranges=(bounded("Container", min={"cpu": "201m"}),),
+        limit_ranges=(limit_range("Container", min={"cpu": "201m"}),),
         want=("", ""),
         unfit=Unfit((CPU,)),
     ),
@@ -231,16 +233,16 @@ KEEP = [
         request="1800m",
         limit="2",
         limit_of_a="1",
-        limit_ranges=(bounded("Container", max={"cpu": "3"}),),
+        limit_ranges=(limit_range("Container", max={"cpu": "3"}),),
         want=("900m", "600m"),
         want_limit_of_a="2",
     ),
     Case(
-        id="a LimitRange for containers below it does",
+        id="a LimitRange for containers below the pod's limit does",
         request="1800m",
         limit="4",
         limit_of_a="1",
-        limit_ranges=(bounded("Container", max={"cpu": "3"}),),
+        limit_ranges=(limit_range("Container", max={"cpu": "3"}),),
         want=("600m", "600m"),
         want_limit_of_a="3",
     ),
@@ -249,7 +251,7 @@ KEEP = [
         request="1800m",
         limit="4",
         limit_of_a="1",
-        limit_ranges=(bounded("Pod", max={"cpu": "4"}, min={"cpu": "1800m"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "4"}, min={"cpu": "1800m"}),),
         want=("900m", "600m"),
         want_limit_of_a="4",
     ),
@@ -258,7 +260,7 @@ KEEP = [
         request="400m",
         limit="4",
         targets=("100m", "100m"),
-        limit_ranges=(bounded("Pod", min={"cpu": "1"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "1"}),),
         limit_of_a="1",
         want=("500m", "500m"),
         want_limit_of_a="2500m",
@@ -270,7 +272,7 @@ KEEP = [
         limit="4",
         targets=("100m", "100m"),
         init=(init_container("600m", sidecar=True),),
-        limit_ranges=(bounded("Pod", min={"cpu": "1"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "1"}),),
         limit_of_a="1",
         want=("200m", "200m"),
         want_limit_of_a="1",
@@ -280,7 +282,7 @@ KEEP = [
         request="400m",
         limit="4",
         targets=("100m", "100m"),
-        limit_ranges=(bounded("Pod", min={"cpu": "4"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "4"}),),
         want=("100m", "100m"),
         want_whole=("4", ""),
     ),
@@ -289,7 +291,7 @@ KEEP = [
         request="400m",
         limit="4",
         targets=("100m", "100m"),
-        limit_ranges=(bounded("Pod", min={"cpu": "301m"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "301m"}),),
         want=("151m", "151m"),
         want_whole=("302m", ""),
     ),
@@ -298,7 +300,7 @@ KEEP = [
         request="400m",
         limit="4",
         targets=("1m", None),
-        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "300m"}),),
         want=("100m", ""),
         want_whole=("300m", ""),
     ),
@@ -307,7 +309,7 @@ KEEP = [
         request="400m",
         limit="4",
         targets=("0", None),
-        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "300m"}),),
         want=("", ""),
         unfit=Unfit((CPU,)),
     ),
@@ -316,7 +318,7 @@ KEEP = [
         request="401m",
         limit="4",
         targets=("100m", "100m"),
-        limit_ranges=(bounded("Pod", min={"cpu": "300m"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "300m"}),),
         want=("100m", "100m"),
     ),
     Case(
@@ -324,7 +326,7 @@ KEEP = [
         request="1800m",
         limit_of_a="1",
         targets=("900m", None),
-        limit_ranges=(bounded("Pod", max={"cpu": "2"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "2"}),),
         want=("400m", ""),
         want_limit_of_a="2",
     ),
@@ -333,10 +335,10 @@ KEEP = [
 FOLLOW = [
     Case(id="without its own cpu nothing follows", want=("900m", "600m")),
     Case(
-        id="in proportion to the sum", request="1", want=("900m", "600m"), want_whole=("3750m", "")
+        id="proportional to the sum", request="1", want=("900m", "600m"), want_whole=("3750m", "")
     ),
     Case(
-        id="down, too",
+        id="downwards, too",
         request="1",
         targets=("50m", "50m"),
         want=("50m", "50m"),
@@ -363,7 +365,7 @@ FOLLOW = [
         want=("300m", "100m"),
     ),
     Case(
-        id="b keeps what it has, and counts",
+        id="b keeps its request, which counts",
         request="1",
         targets=("600m", None),
         want=("600m", ""),
@@ -387,15 +389,15 @@ FOLLOW = [
         id="a LimitRange for pods bounds request and limit",
         request="1",
         limit="2",
-        limit_ranges=(bounded("Pod", max={"cpu": "4"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "4"}),),
         want=("900m", "600m"),
         want_whole=("3750m", "4"),
     ),
     Case(
-        id="and the containers below them",
+        id="a LimitRange for pods bounds the containers, too",
         request="1",
         limit="1",
-        limit_ranges=(bounded("Pod", max={"cpu": "1"}),),
+        limit_ranges=(limit_range("Pod", max={"cpu": "1"}),),
         want=("600m", "400m"),
     ),
     Case(
@@ -403,12 +405,12 @@ FOLLOW = [
         request="1",
         limit="2",
         targets=("50m", "50m"),
-        limit_ranges=(bounded("Pod", min={"cpu": "500m"}),),
+        limit_ranges=(limit_range("Pod", min={"cpu": "500m"}),),
         want=("50m", "50m"),
         want_whole=("500m", "1"),
     ),
     Case(
-        id="a container's limit that grows more than its pod's takes that along",
+        id="a container's limit that grows more than its pod's raises the pod's",
         request="400m",
         limit="1",
         limit_of_a="1",
@@ -420,13 +422,13 @@ FOLLOW = [
 ]
 
 
-def made(case: Case, mode: PodLevelMode) -> tuple[Pod, AdmittedResources]:
-    stated = whole(
+def admitted(case: Case, mode: PodLevelMode) -> tuple[Pod, AdmittedResources]:
+    stated = resources(
         requests={"cpu": case.request} if case.request else None,
         limits={"cpu": case.limit} if case.limit else None,
     )
     limits = {"cpu": case.limit_of_a} if case.limit_of_a else None
-    it = with_whole(
+    it = pod_with_resources(
         stated,
         container("a", requests={"cpu": "200m"}, limits=limits),
         container("b", requests={"cpu": "200m"}),
@@ -441,7 +443,7 @@ def made(case: Case, mode: PodLevelMode) -> tuple[Pod, AdmittedResources]:
     return it, admitted_resources(it, autoscaler, case.limit_ranges, pod_level=mode)
 
 
-def check(case: Case, found: AdmittedResources) -> None:
+def check_case(case: Case, found: AdmittedResources) -> None:
     a, b = found.containers
     assert (cpu(a.requests), cpu(b.requests)) == case.want
     assert cpu(a.limits) == case.want_limit_of_a
@@ -451,16 +453,16 @@ def check(case: Case, found: AdmittedResources) -> None:
 
 @pytest.mark.parametrize("case", KEEP, ids=lambda case: case.id)
 def test_keep(case: Case) -> None:
-    check(case, made(case, PodLevelMode.KEEP)[1])
+    check_case(case, admitted(case, PodLevelMode.KEEP)[1])
 
 
 @pytest.mark.parametrize("case", FOLLOW, ids=lambda case: case.id)
 def test_follow(case: Case) -> None:
-    check(case, made(case, PodLevelMode.FOLLOW)[1])
+    check_case(case, admitted(case, PodLevelMode.FOLLOW)[1])
 
 
 def test_follow_takes_the_new_sum_where_containers_had_no_request() -> None:
-    it = with_whole(whole(requests={"cpu": "1"}), container("a"), container("b"))
+    it = pod_with_resources(resources(requests={"cpu": "1"}), container("a"), container("b"))
     autoscaler = vpa(
         recommendations=tuple(recommendation(name, target={"cpu": "300m"}) for name in "ab")
     )
@@ -468,21 +470,23 @@ def test_follow_takes_the_new_sum_where_containers_had_no_request() -> None:
     assert cpu(found.pod_level.requests) == "600m"
 
 
-def test_follow_counts_what_the_api_server_would_fill_in_beside_a_limit() -> None:
-    """Admitted once more, the pod has a CPU request of its own, and the same comes out."""
-    it = with_whole(whole(requests={"memory": "1"}, limits={"memory": "2"}), container("a"))
+def test_follow_counts_requests_that_the_api_server_would_fill_in_beside_a_limit() -> None:
+    """After a second admission the pod has a pod-level CPU request, and the result is the same."""
+    it = pod_with_resources(
+        resources(requests={"memory": "1"}, limits={"memory": "2"}), container("a")
+    )
     policy = ContainerPolicy(container_name="a", min_allowed={"cpu": "3m"})
     autoscaler = vpa(policies=(policy,), recommendations=(recommendation("a"),))
-    most = bounded("Pod", max={"cpu": "2m"})
+    most = limit_range("Pod", max={"cpu": "2m"})
     found = admitted_resources(it, autoscaler, (most,), pod_level=PodLevelMode.FOLLOW)
     assert cpu(found.containers[0].requests) == "2m"
     assert cpu(found.pod_level.requests) == "2m"
 
 
-def test_memory_and_cpu_are_shared_apart() -> None:
-    """Each by its own bound, and bounds of bytes are rounded down."""
-    it = with_whole(
-        whole(requests={"cpu": "2", "memory": "100"}),
+def test_memory_and_cpu_are_shared_separately() -> None:
+    """Each has its own bound, and bounds of bytes are rounded down."""
+    it = pod_with_resources(
+        resources(requests={"cpu": "2", "memory": "100"}),
         container("a", requests={"cpu": "1", "memory": "10"}),
         container("b", requests={"cpu": "1", "memory": "10"}),
     )
@@ -493,10 +497,10 @@ def test_memory_and_cpu_are_shared_apart() -> None:
 
 
 def test_a_filled_in_memory_request_reaches_a_minimum_for_pods_to_the_byte() -> None:
-    """Raised in proportion, and rounded down, the containers would lack a byte."""
+    """Requests that are raised proportionally and rounded down would lack one byte."""
     has = {"memory": "300Mi"}
-    it = with_whole(
-        whole(requests={"memory": "600Mi"}, limits={"memory": "1Gi"}),
+    it = pod_with_resources(
+        resources(requests={"memory": "600Mi"}, limits={"memory": "1Gi"}),
         container("a", requests=has, limits=has),
         container("b", requests=has, limits=has),
     )
@@ -504,16 +508,16 @@ def test_a_filled_in_memory_request_reaches_a_minimum_for_pods_to_the_byte() -> 
         recommendation("a", target={"memory": "100Mi"}),
         recommendation("b", target={"memory": "50Mi"}),
     )
-    least = bounded("Pod", min={"memory": "500Mi"})
+    least = limit_range("Pod", min={"memory": "500Mi"})
     found = admitted_resources(it, vpa(recommendations=given), (least,))
     assert [str(each.requests[MEMORY]) for each in found.containers] == ["349525334", "174762666"]
     assert str(found.pod_level.requests[MEMORY]) == "500Mi"
 
 
-def exhausted(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
-    """Container b takes all the CPU of the pod; memory is recommended for a, or isn't."""
-    it = with_whole(
-        whole(requests={"cpu": "1"}),
+def exhausted_pod(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
+    """Return a pod whose container b has all its CPU; ``memory`` is recommended for a."""
+    it = pod_with_resources(
+        resources(requests={"cpu": "1"}),
         container("a", requests={"cpu": "0", "memory": "64Mi"}),
         container("b", requests={"cpu": "1"}),
     )
@@ -522,7 +526,7 @@ def exhausted(*, memory: str | None) -> tuple[Pod, VerticalPodAutoscaler]:
 
 
 def test_one_resource_without_room_does_not_hold_back_the_other() -> None:
-    it, autoscaler = exhausted(memory="256Mi")
+    it, autoscaler = exhausted_pod(memory="256Mi")
     found = admitted_resources(it, autoscaler, ())
     a, b = found.containers
     assert {name: str(value) for name, value in a.requests.items()} == {"memory": "256Mi"}
@@ -535,17 +539,17 @@ def test_one_resource_without_room_does_not_hold_back_the_other() -> None:
 
 
 def test_without_another_target_the_reason_names_the_resource() -> None:
-    it, autoscaler = exhausted(memory=None)
+    it, autoscaler = exhausted_pod(memory=None)
     unfit = admitted_resources(it, autoscaler, ()).unfit
     assert unfit is not None
     assert unfit.reason == "pod_level_resources_exhausted"
     assert "for the recommended cpu:" in unfit.meaning
 
 
-def test_a_request_that_looks_filled_in_before_a_boost_stays_the_users_own() -> None:
-    """Before the boost of a, the containers request 1 CPU, as the pod does; with it they don't."""
-    it = with_whole(
-        whole(requests={"cpu": "1"}, limits={"cpu": "4"}),
+def test_a_request_that_looks_filled_in_before_a_boost_is_the_users_own() -> None:
+    """The containers request 1 CPU, as the pod does, only before the boost of a."""
+    it = pod_with_resources(
+        resources(requests={"cpu": "1"}, limits={"cpu": "4"}),
         container("a", requests={"cpu": "400m"}),
         container("b", requests={"cpu": "500m"}),
     )
@@ -566,8 +570,8 @@ def test_a_request_that_looks_filled_in_before_a_boost_stays_the_users_own() -> 
 
 
 def test_lower_and_upper_bound_take_the_same_steps() -> None:
-    it = with_whole(
-        whole(requests={"cpu": "1"}),
+    it = pod_with_resources(
+        resources(requests={"cpu": "1"}),
         container("a", requests={"cpu": "200m"}),
         container("b", requests={"cpu": "200m"}),
     )
@@ -582,9 +586,11 @@ def test_lower_and_upper_bound_take_the_same_steps() -> None:
     assert (cpu(a.lower_bound), cpu(a.target), cpu(a.upper_bound)) == ("500m", "500m", "500m")
 
 
-def test_a_pod_without_resources_of_its_own_has_no_bounds() -> None:
-    assert pod_level_bounds(with_whole(None, container("a")), PodLevelMode.FOLLOW, ()) is None
-    empty = with_whole(whole(), container("a"))
+def test_a_pod_without_pod_level_resources_has_no_bounds() -> None:
+    assert (
+        pod_level_bounds(pod_with_resources(None, container("a")), PodLevelMode.FOLLOW, ()) is None
+    )
+    empty = pod_with_resources(resources(), container("a"))
     assert pod_level_bounds(empty, PodLevelMode.KEEP, ()) is None
 
 
@@ -612,31 +618,31 @@ class Boost:
 
 
 BOOSTS = [
-    Boost(id="it fits", stated=whole(requests={"cpu": "1200m"}), want="1200m"),
-    Boost(id="cut by a millicore", stated=whole(requests={"cpu": "1199m"}), want="1199m"),
-    Boost(id="no room for a boost", stated=whole(requests={"cpu": "300m"}), want="300m"),
+    Boost(id="it fits", stated=resources(requests={"cpu": "1200m"}), want="1200m"),
+    Boost(id="cut by a millicore", stated=resources(requests={"cpu": "1199m"}), want="1199m"),
+    Boost(id="no room for the boost", stated=resources(requests={"cpu": "300m"}), want="300m"),
     Boost(
-        id="filled in: the request moves along",
-        stated=whole(requests={"cpu": "200m"}, limits={"cpu": "2"}),
+        id="filled in: the request follows",
+        stated=resources(requests={"cpu": "200m"}, limits={"cpu": "2"}),
         want="1200m",
         want_whole="1200m",
     ),
     Boost(
         id="filled in: up to the limit",
-        stated=whole(requests={"cpu": "200m"}, limits={"cpu": "1"}),
+        stated=resources(requests={"cpu": "200m"}, limits={"cpu": "1"}),
         want="1",
         want_whole="1",
     ),
     Boost(
         id="follow",
-        stated=whole(requests={"cpu": "400m"}),
+        stated=resources(requests={"cpu": "400m"}),
         mode=PodLevelMode.FOLLOW,
         want="1200m",
         want_whole="2400m",
     ),
     Boost(
         id="beside a native sidecar",
-        stated=whole(requests={"cpu": "1"}),
+        stated=resources(requests={"cpu": "1"}),
         init=(init_container("100m", sidecar=True),),
         want="900m",
     ),
@@ -648,7 +654,7 @@ def test_a_boost_fits_into_the_pod(case: Boost) -> None:
     boost = StartupBoost(cpu=GenericStartupBoost(type="Factor", factor=4))
     policy = ContainerPolicy(container_name="*", startup_boost=boost)
     found = admitted_resources(
-        with_whole(case.stated, container(requests={"cpu": "200m"}), init=case.init),
+        pod_with_resources(case.stated, container(requests={"cpu": "200m"}), init=case.init),
         vpa(policies=(policy,), recommendations=(recommendation(target={"cpu": "300m"}),)),
         (),
         pod_level=case.mode,
@@ -660,17 +666,18 @@ def test_a_boost_fits_into_the_pod(case: Boost) -> None:
 
 def test_before_a_boost_a_request_that_was_filled_in_was_lower() -> None:
     annotation = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"200m"},"limits":{}}'}
-    it = with_whole(
-        whole(requests={"cpu": "800m"}, limits={"cpu": "2"}), container(requests={"cpu": "800m"})
+    it = pod_with_resources(
+        resources(requests={"cpu": "800m"}, limits={"cpu": "2"}),
+        container(requests={"cpu": "800m"}),
     )
     meta = msgspec.structs.replace(it.metadata, annotations=annotation)
     bare = before_boost(msgspec.structs.replace(it, metadata=meta))
-    assert bare.spec.resources == whole(requests={"cpu": "200m"}, limits={"cpu": "2"})
+    assert bare.spec.resources == resources(requests={"cpu": "200m"}, limits={"cpu": "2"})
 
 
-def test_the_trace_records_what_the_pod_has_no_room_for() -> None:
-    it = with_whole(
-        whole(requests={"cpu": "300m"}),
+def test_the_trace_records_cuts_to_pod_level_resources() -> None:
+    it = pod_with_resources(
+        resources(requests={"cpu": "300m"}),
         container("a", requests={"cpu": "100m"}),
         container("b", requests={"cpu": "200m"}),
     )

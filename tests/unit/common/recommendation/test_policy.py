@@ -1,4 +1,4 @@
-"""Whose policy counts."""
+"""The container policy that applies to a container."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def by_the_rule(entries: list[ContainerPolicy], name: str) -> ContainerPolicy | 
 
 
 @given(st.lists(st.builds(ContainerPolicy, container_name=NAMES), max_size=40), NAMES)
-def test_the_first_of_the_name_or_the_last_for_every_other(
+def test_the_first_policy_of_the_name_or_the_last_wildcard_applies(
     entries: list[ContainerPolicy], name: str
 ) -> None:
     policy = ResourcePolicy(container_policies=tuple(entries))

@@ -1,4 +1,4 @@
-"""Which pods the API server would refuse: by rule, and as the sandbox judges them."""
+"""Pods that the API server would refuse, compared with the rules and with the sandbox."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ def refusal(
     most_boost: Quantity | None = None,
     pod_level: PodLevelMode = PodLevelMode.KEEP,
 ) -> str:
-    """Why the replacement of a running pod would be refused; empty if it wouldn't be."""
+    """Return why the replacement of a pod would be refused, or an empty string."""
     spec = replacement_spec(running, autoscaler, ranges, most_boost=most_boost, pod_level=pod_level)
     found = spec_refusal(spec, ranges)
     return "" if found is None else found.message
@@ -71,7 +71,7 @@ def init(requests: Amounts, *, restart_policy: str | None = None) -> Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A container that asks for 100m and is recommended 1 CPU; limits follow."""
+    """A container with a request of 100m and a target of 1 CPU; limits follow."""
 
     id: str
     want: str
@@ -98,7 +98,12 @@ CASES = [
         items=(item(max={"cpu": "2"}),),
         want="container app would have no cpu limit, and the LimitRange's max for a Container is 2",
     ),
-    Case(id="max: capped to it", items=(item(max={"cpu": "500m"}),), has=LIMITED, want=""),
+    Case(
+        id="max: the target is capped to it",
+        items=(item(max={"cpu": "500m"}),),
+        has=LIMITED,
+        want="",
+    ),
     Case(
         id="max: of a container without a recommendation",
         items=(item(max={"cpu": "900m"}),),
@@ -131,7 +136,7 @@ CASES = [
         "Container is 150m",
     ),
     Case(
-        id="max: of a resource that nobody recommends",
+        id="max: of a resource without a recommendation",
         items=(item(max={"ephemeral-storage": "1Gi"}),),
         want="container app would have no ephemeral-storage limit, and the LimitRange's max for a "
         "Container is 1Gi",
@@ -152,9 +157,9 @@ CASES = [
         items=(item(min={"memory": "64Mi"}, default_request={"memory": "64Mi"}),),
         want="",
     ),
-    Case(id="min: raised to it", items=(item(min={"cpu": "2"}),), has=EQUAL, want=""),
+    Case(id="min: the target is raised to it", items=(item(min={"cpu": "2"}),), has=EQUAL, want=""),
     Case(
-        id="min: a limit is the request where there is none",
+        id="min: a limit is the request if there is none",
         items=(item(min={"memory": "64Mi"}),),
         has=app({"cpu": "100m"}, {"memory": "64Mi"}),
         want="",
@@ -185,7 +190,7 @@ CASES = [
         "for a Container is 2",
     ),
     Case(
-        id="ratio: shrunk by a lower target while the limit stands",
+        id="ratio: reduced by a lower target while the limit stays",
         items=(item(max_limit_request_ratio={"cpu": "2"}),),
         has=LIMITED,
         only_requests=True,
@@ -200,7 +205,7 @@ CASES = [
         want="the memory request of container app would be 100Mi, above the limit of 64Mi",
     ),
     Case(
-        id="Pod max: others would take it all, so all of them share it (A29)",
+        id="Pod max: the others would leave nothing, so all containers share it (A29)",
         items=(item("Pod", max={"cpu": "900m"}),),
         has=EQUAL,
         others=(PROXY,),
@@ -228,7 +233,7 @@ CASES = [
         want="",
     ),
     Case(
-        id="Pod max: a sidecar stays beside the others, which get the rest",
+        id="Pod max: the others get what a sidecar leaves",
         items=(item("Pod", max={"cpu": "1500m"}),),
         has=EQUAL,
         init=(init({"cpu": "600m"}, restart_policy="Always"),),
@@ -242,7 +247,7 @@ CASES = [
         want="the cpu limit of the pod would be 2500m, and the LimitRange's max for a Pod is 1500m",
     ),
     Case(
-        id="Pod max: what is stated for the whole pod counts instead",
+        id="Pod max: pod-level resources count instead",
         items=(item("Pod", max={"cpu": "1500m"}),),
         has=EQUAL,
         whole=ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "2"}),
@@ -275,7 +280,7 @@ def test_refusal(case: Case) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Stanza:
-    """A container app of 1 CPU, limited to 2, beside a pod-level stanza."""
+    """A container with a request of 1 CPU and a limit of 2, in a pod with pod-level resources."""
 
     id: str
     want: str = ""
@@ -298,7 +303,7 @@ STANZAS = [
         want=SUM.format("2", "1999m"),
     ),
     Stanza(
-        id="a sidecar adds to them",
+        id="a sidecar adds to the sum",
         requests={"cpu": "1599m"},
         init=(init({"cpu": "600m"}, restart_policy="Always"),),
         want=SUM.format("1600m", "1599m"),
@@ -343,7 +348,9 @@ STANZAS = [
         limits={"memory": "1Gi"},
         want="the memory request of the pod would be 2Gi, above the limit of 1Gi",
     ),
-    Stanza(id="another resource is free", requests={"memory": "1Gi"}, limits={"memory": "1Gi"}),
+    Stanza(
+        id="another resource has no bound", requests={"memory": "1Gi"}, limits={"memory": "1Gi"}
+    ),
 ]
 
 
@@ -368,7 +375,7 @@ def test_pod_level_resources(case: Stanza) -> None:
 # Resizes
 
 
-def test_a_resized_spec_has_what_the_patch_says_and_the_defaults_of_today() -> None:
+def test_a_resized_spec_has_the_patched_amounts_and_the_current_defaults() -> None:
     plain = pod(containers=(container("proxy"), Container(name="app")))
     spec = msgspec.structs.replace(
         plain.spec,
@@ -436,7 +443,7 @@ def test_the_qos_class_after_a_resize(
     assert qos_refusal(running, resized) == want
 
 
-def test_the_qos_class_on_record_counts() -> None:
+def test_the_qos_class_in_the_status_counts() -> None:
     running = pod(containers=(app({"cpu": "1"}),))
     recorded = msgspec.structs.replace(running, status=PodStatus(qos_class="Guaranteed"))
     assert qos_refusal(running, running.spec) is None
@@ -448,14 +455,14 @@ def test_the_qos_class_on_record_counts() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Boost:
-    """A container of 100m, limited to 200m, is recommended 300m; a CPU may be 1500m at most."""
+    """A container with request 100m, limit 200m and target 300m; the maximum is 1500m."""
 
     id: str
     want: str
     boost: GenericStartupBoost
     most: Quantity | None = ZERO
     mode: str | None = None
-    had: str = ""  # before the boost of the pod that runs; empty: it has none
+    had: str = ""  # request before the boost of the running pod; empty: not boosted
 
 
 TOO_MUCH = "the cpu limit of container app would be {}, and the LimitRange's max for a Container is"
@@ -467,12 +474,12 @@ BOOSTS = [
         want=TOO_MUCH.format("1800m"),
     ),
     Boost(
-        id="nor would half a CPU more",
+        id="half a CPU more would not",
         boost=GenericStartupBoost(type="Quantity", quantity="500m"),
         want=TOO_MUCH.format("1600m"),
     ),
     Boost(
-        id="the gate is off, nobody is boosted",
+        id="the gate is off: no boost",
         boost=GenericStartupBoost(type="Factor", factor=3),
         most=None,
         want="",
@@ -484,18 +491,18 @@ BOOSTS = [
         want="",
     ),
     Boost(
-        id="a container of mode Off has none",
+        id="a container of mode Off has no boost",
         boost=GenericStartupBoost(type="Factor", factor=3),
         mode="Off",
         want="",
     ),
     Boost(
-        id="a boost that can't be computed leaves the pod alone",
+        id="a boost that can't be computed is ignored",
         boost=GenericStartupBoost(type="Factor"),
         want="",
     ),
     Boost(
-        id="of a pod that is boosted the original counts",
+        id="the original request of a boosted pod counts",
         boost=GenericStartupBoost(type="Factor", factor=3),
         had="100m",
         want=TOO_MUCH.format("1800m"),
@@ -545,7 +552,7 @@ def test_the_first_limit_range_fills_in() -> None:
     assert "above the limit of 50Mi" in refusal(pod(), autoscaler, ranges[::-1])
 
 
-def test_a_bound_that_is_no_quantity() -> None:
+def test_an_invalid_bound() -> None:
     ranges = (LimitRangeSpec(limits=(item(max_limit_request_ratio={"cpu": "twice"}),)),)
     with pytest.raises(QuantityError):
         refusal(pod(), vpa(recommendations=(recommendation(),)), ranges)
@@ -553,9 +560,9 @@ def test_a_bound_that_is_no_quantity() -> None:
 
 @st.composite
 def bounded(draw: st.DrawFn) -> tuple[World, Json]:
-    """A pod that some LimitRanges admitted, under others, with init containers and ratios.
+    """Draw a pod that some LimitRanges admitted, and other LimitRanges.
 
-    What its VPA says of policies and start-up boosts is also new.
+    The policies and start-up boosts of its VPA are new, too.
     """
     before, now = draw(worlds()), draw(worlds(boosts=True))
     running = before.admitted(before.pod)
@@ -608,9 +615,9 @@ def is_refused(replacement: Json, limit_ranges: list[Json]) -> bool:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(bounded())
-def test_as_the_api_server_judges(case: tuple[World, Json]) -> None:
+def test_predictions_agree_with_the_sandbox(case: tuple[World, Json]) -> None:
     world, running = case
-    assume(not is_refused(running, []))  # a request above its limit: it wouldn't run
+    assume(not is_refused(running, []))  # a request above its limit: the pod wouldn't run
     replacement = world.admitted(running)
     found = refusal(
         world.decoded(running),

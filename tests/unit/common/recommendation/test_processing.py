@@ -1,4 +1,4 @@
-"""Recommendations for one pod; worked examples from admission.md section 14."""
+"""Processed recommendations of one pod; worked examples from admission.md section 14."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def wanted(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One container ``app``; what it has, what is recommended, what it should get."""
+    """One container ``app``: its resources, its recommendation, and the expected resources."""
 
     id: str
     target: Texts
@@ -224,20 +224,20 @@ def test_an_empty_recommendation_is_not_a_missing_one() -> None:
     assert processed.containers == {}
 
 
-def test_what_the_pod_does_not_have_is_dropped() -> None:
+def test_recommendations_for_containers_that_the_pod_lacks_are_dropped() -> None:
     processed = process(pod(), vpa(recommendations=(recommendation("gone"),)), ())
     assert processed is not None
     assert processed.containers == {}
 
 
-def test_nonsense_about_a_container_that_is_not_there_costs_nothing() -> None:
+def test_invalid_recommendations_for_containers_that_the_pod_lacks_are_ignored() -> None:
     strange = recommendation("gone", target={"cpu": "much"})
     processed = process(pod(), vpa(recommendations=(strange, recommendation())), ())
     assert processed is not None
     assert list(processed.containers) == ["app"]
 
 
-def test_of_two_entries_for_one_container_the_first_counts() -> None:
+def test_the_first_of_two_entries_for_one_container_counts() -> None:
     (got,) = wanted(
         (container(),),
         (recommendation(target={"cpu": "1"}), recommendation(target={"cpu": "2"})),
@@ -245,7 +245,7 @@ def test_of_two_entries_for_one_container_the_first_counts() -> None:
     assert texts(got.requests) == {"cpu": "1"}
 
 
-def test_the_kubelets_report_counts_more_than_the_spec() -> None:
+def test_resources_in_the_status_take_precedence_over_the_spec() -> None:
     actual = container(requests={"cpu": "1"}, limits={"cpu": "3"}).resources
     (got,) = wanted(
         (container(requests={"cpu": "1"}, limits={"cpu": "1"}),),
@@ -255,13 +255,13 @@ def test_the_kubelets_report_counts_more_than_the_spec() -> None:
     assert texts(got.limits) == {"cpu": "6"}
 
 
-def test_a_text_that_is_no_quantity_is_an_error() -> None:
+def test_an_invalid_quantity_raises_an_error() -> None:
     with pytest.raises(QuantityError, match="'much'"):
         process(pod(), vpa(recommendations=(recommendation(target={"cpu": "much"}),)), ())
 
 
-def test_bounds_of_what_is_not_recommended_are_not_even_read() -> None:
-    """There may be tens of thousands, for each container of each pod."""
+def test_bounds_of_resources_without_a_target_are_not_parsed() -> None:
+    """A tenant can write tens of thousands of them, for each container of each pod."""
     strange = {"cpu": "500m", **{f"example.com/r{number}": "much" for number in range(10)}}
     policy = ContainerPolicy(container_name="*", max_allowed=strange)
     (got,) = wanted((container(),), (recommendation(target={"cpu": "1"}),), policies=(policy,))
@@ -282,7 +282,7 @@ def test_a17_a_container_that_is_off_gets_nothing() -> None:
 
 
 def test_a17_a_container_that_is_off_still_counts_under_a_pod_limit() -> None:
-    """It is dropped before the pod's LimitRange, so its present limit is what it keeps."""
+    """It is dropped before the LimitRange for pods applies, so its current limit counts."""
     app, proxy = wanted(
         (
             container(requests={"cpu": "1"}, limits={"cpu": "1"}),
@@ -394,7 +394,7 @@ def test_pod_limits(case: Shared) -> None:
 
 
 def test_example_11_a_container_without_recommendation_is_left_alone() -> None:
-    """admission.md A13; the reference gives 400M to one and 100M to the other."""
+    """admission.md A13; the reference gives 400M to one container and 100M to the other."""
     has = container(
         "a", requests={"cpu": "1", "memory": "50M"}, limits={"cpu": "1", "memory": "100M"}
     )
@@ -410,18 +410,18 @@ def test_example_11_a_container_without_recommendation_is_left_alone() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
-    """``app`` wants one core; ``b`` has no recommendation and keeps what it has."""
+    """``app`` has a target of one core; ``b`` has no recommendation and keeps its request."""
 
     id: str
     b: str
     want: str
-    want_b: str = ""  # empty: not touched
+    want_b: str = ""  # empty: unchanged
     min: str | None = None
     max: str | None = None
 
 
 FIXED = [
-    Fixed(id="the rest is shared out", b="1", max="1500m", want="500m"),
+    Fixed(id="app gets the rest", b="1", max="1500m", want="500m"),
     Fixed(id="one millicore is left", b="1", max="1001m", want="1m"),
     Fixed(id="A29 nothing is left", b="1", max="1", want="500m", want_b="500m"),
     Fixed(id="A29 less than nothing is left", b="2", max="1", want="334m", want_b="666m"),
@@ -431,7 +431,7 @@ FIXED = [
 
 
 @pytest.mark.parametrize("case", FIXED, ids=lambda case: case.id)
-def test_a13_what_is_left(case: Fixed) -> None:
+def test_a13_a_container_without_recommendation_keeps_its_share(case: Fixed) -> None:
     has = {"cpu": "1"}
     app, b = wanted(
         (
@@ -454,8 +454,8 @@ def test_a13_what_is_left(case: Fixed) -> None:
 TOGETHER = (limit_range("Pod", max={"cpu": "400m", "memory": "1Gi"}),)
 
 
-def test_a29_where_nothing_is_left_all_containers_share_both_resources() -> None:
-    """The example of the issue; with 800m of limits no pod would be created."""
+def test_a29_if_nothing_is_left_all_containers_share_both_resources() -> None:
+    """The example of the issue: with limits of 800m no pod would be created."""
     app_has, b_has = {"cpu": "100m", "memory": "600Mi"}, {"cpu": "400m", "memory": "600Mi"}
     app, b = wanted(
         (
@@ -470,8 +470,8 @@ def test_a29_where_nothing_is_left_all_containers_share_both_resources() -> None
         assert texts(each.limits) == {"cpu": "200m", "memory": "512Mi"}
 
 
-def test_a29_what_came_out_is_not_changed_again() -> None:
-    """Then something is left, so that the other container keeps what it has (A13)."""
+def test_a29_the_result_is_not_changed_again() -> None:
+    """The second time something is left, so the other container keeps its request (A13)."""
     half = {"cpu": "200m", "memory": "512Mi"}
     app, b = wanted(
         (container(requests=half, limits=half), container("b", requests=half, limits=half)),
@@ -482,7 +482,7 @@ def test_a29_what_came_out_is_not_changed_again() -> None:
     assert b == WantedResources()
 
 
-def test_a29_a_container_whose_limit_stands_is_not_shrunk() -> None:
+def test_a29_a_container_with_a_fixed_limit_is_not_reduced() -> None:
     has = {"cpu": "1"}
     app, b = wanted(
         (container(requests=has, limits=has), container("b", requests=has, limits=has)),
@@ -496,7 +496,7 @@ def test_a29_a_container_whose_limit_stands_is_not_shrunk() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """``a`` and ``b`` have one core and 1000 bytes each; a's recommendation is for memory alone."""
+    """``a`` and ``b`` have one core and 1000 bytes each; a has a target for memory alone."""
 
     id: str
     bounds: LimitRangeSpec
@@ -518,7 +518,7 @@ LACKING = [
         want_b={"cpu": "1500m", "memory": "2k"},
     ),
     Lacking(
-        id="Pod max: memory, which both share",
+        id="Pod max: memory, shared by both",
         bounds=limit_range("Pod", max={"memory": "2500"}),
         want_a={"memory": "1500"},
         want_b={"cpu": "2", "memory": "1k"},
@@ -563,7 +563,7 @@ RANGES = st.lists(
 def test_a28_no_limit_range_adds_a_resource(
     given_: list[list[str]], ranges: list[LimitRangeSpec], numbers: st.DataObject
 ) -> None:
-    """Recommendations lack resources, and so does what containers get: but where A29 says more."""
+    """A resource without a target is not in the result, except by A29."""
 
     def drawn(names: list[str]) -> dict[str, QuantityJson]:
         return {name: numbers.draw(st.integers(1, 1000)) for name in names}
@@ -591,7 +591,7 @@ def test_a28_no_limit_range_adds_a_resource(
             assert set(each.requests) == set(names)
 
 
-def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:
+def test_a13_a_pod_that_was_patched_is_not_changed_again() -> None:
     bounds = (limit_range("Pod", max={"cpu": "1500m"}),)
     fixed = container("b", requests={"cpu": "700m"}, limits={"cpu": "700m"})
     recommended = (recommendation(target={"cpu": "5"}),)
@@ -612,12 +612,12 @@ def test_a13_a_pod_that_was_written_once_is_not_changed_again() -> None:
 @pytest.mark.parametrize(
     ("requests", "want"),
     [({"cpu": "0"}, "250m"), ({"cpu": "100m"}, "250m"), (None, "250m")],
-    ids=["of zero", "below it", "of none"],
+    ids=["request of zero", "request below the limit", "no request"],
 )
-def test_a_limit_counts_under_a_maximum_for_pods_whatever_its_request(
+def test_a_limit_counts_under_a_maximum_for_pods_with_any_request(
     requests: Texts | None, want: str
 ) -> None:
-    """The API server adds up what the containers state."""
+    """The API server adds up the limits of the containers."""
     app, burst = wanted(
         (
             container(requests={"cpu": "100m"}, limits={"cpu": "200m"}),
@@ -630,8 +630,8 @@ def test_a_limit_counts_under_a_maximum_for_pods_whatever_its_request(
     assert burst == WantedResources()
 
 
-def test_a29_a_limit_beside_a_request_of_zero_stands() -> None:
-    """It can't be scaled along, so the others make room for it, too."""
+def test_a29_a_limit_beside_a_request_of_zero_stays() -> None:
+    """It can't be scaled, so the other containers get less."""
     app, proxy, burst = wanted(
         (
             container(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
@@ -645,7 +645,7 @@ def test_a29_a_limit_beside_a_request_of_zero_stands() -> None:
     assert burst == WantedResources()
 
 
-def test_a_container_without_recommended_bounds_does_no_harm() -> None:
+def test_a_container_without_recommended_bounds_is_processed() -> None:
     """Its bounds stay absent; the reference crashes here (admission.md 6.4)."""
     has = {"cpu": "1"}
     processed = process(
@@ -663,7 +663,7 @@ def test_a_container_without_recommended_bounds_does_no_harm() -> None:
     assert processed.containers["b"].upper_bound == {}
 
 
-def test_containers_with_neither_requests_nor_recommendation_do_no_harm() -> None:
+def test_containers_with_neither_requests_nor_recommendation_are_processed() -> None:
     """The reference crashes here (admission.md 6.4)."""
     has = {"cpu": "1"}
     app, b = wanted(
@@ -710,7 +710,7 @@ FEW = settings(max_examples=60, deadline=None, database=None)
 def test_capping_properties(
     *, target: str, lower: str, upper: str, low: str | None, high: str | None, limit: str | None
 ) -> None:
-    """In the policy's range (the maximum wins), bounds in order, and no change when repeated."""
+    """Capped values are in the policy's range, bounds are in order, and capping is idempotent."""
     policy = ContainerPolicy(
         container_name="app",
         min_allowed={"cpu": low} if low else None,

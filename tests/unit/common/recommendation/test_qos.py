@@ -24,12 +24,12 @@ class Case:
 
 
 CASES = [
-    Case(id="nothing", requests={}, limits={}, want=QosClass.BEST_EFFORT),
+    Case(id="no requests and limits", requests={}, limits={}, want=QosClass.BEST_EFFORT),
     Case(id="only zeros", requests={"cpu": "0"}, limits={}, want=QosClass.BEST_EFFORT),
     Case(id="another resource", requests={"gpu": "1"}, limits={}, want=QosClass.BEST_EFFORT),
     Case(id="all equal", requests=BOTH, limits=BOTH, want=QosClass.GUARANTEED),
     Case(
-        id="equal in other words",
+        id="equal by value",
         requests={"cpu": "1000m", "memory": "1024Mi"},
         limits=BOTH,
         want=QosClass.GUARANTEED,
@@ -47,7 +47,7 @@ CASES = [
         want=QosClass.BURSTABLE,
     ),
     Case(
-        id="memory not mentioned",
+        id="no memory",
         requests={"cpu": "1"},
         limits={"cpu": "1"},
         want=QosClass.BURSTABLE,
@@ -63,7 +63,7 @@ def test_one_container(case: Case) -> None:
     assert qos_class_of([container_]) is case.want
 
 
-def test_one_container_decides_for_the_pod() -> None:
+def test_one_burstable_container_makes_the_pod_burstable() -> None:
     both, nothing = parse_quantities(BOTH), parse_quantities({})
     assert qos_class_of([(both, both), (both, both)]) is QosClass.GUARANTEED
     assert qos_class_of([(both, both), (nothing, nothing)]) is QosClass.BURSTABLE
@@ -79,7 +79,7 @@ def test_init_containers_count() -> None:
 
 STANZAS = {
     "none": (None, QosClass.BURSTABLE),
-    "an empty one is none": (ResourceRequirements(requests={}, limits={}), QosClass.BURSTABLE),
+    "empty": (ResourceRequirements(requests={}, limits={}), QosClass.BURSTABLE),
     "equal": (ResourceRequirements(requests=BOTH, limits=BOTH), QosClass.GUARANTEED),
     "only cpu": (
         ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "1"}),

@@ -1,22 +1,22 @@
-"""The rules around the capping one by one; together they are tested in ``test_fixed_point``."""
+"""The rules of rounding stability one by one; ``test_fixed_point`` tests their combination."""
 
 import pytest
 
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy
 from common.api.core import ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod, PodStatus
-from common.recommendation.actual import actual_requests, containers_of
+from common.recommendation.actual_resources import actual_requests, containers_of
 from common.recommendation.admission_trace import KEPT, record_stages
 from common.recommendation.decision_trace import Amount, DecisionTrace
 from common.recommendation.processing import process_in_stages
-from common.recommendation.rounding_stability import mark_standing_limits
+from common.recommendation.rounding_stability import mark_fixed_limits
 from common.recommendation.unboosted_pod import before_boost
 
 BOOSTED = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"100m"},"limits":{"memory":"1Gi"}}'}
 
 
-def test_a18_marks_what_controls_requests_only() -> None:
-    marked = mark_standing_limits(
+def test_a18_marks_containers_with_requests_only() -> None:
+    marked = mark_fixed_limits(
         containers_of(pod(containers=(container(), container("proxy"), container("log")))),
         vpa(
             policies=(
@@ -28,18 +28,18 @@ def test_a18_marks_what_controls_requests_only() -> None:
     assert [each.name for each in marked if not each.limits_follow] == ["app"]
 
 
-# Under a maximum of 1000: (request, limit), the answer, and whether it was kept for rounding.
-HELD = [
-    pytest.param("100", "150", "666", False, id="far from both answers, 666 and 662"),
-    pytest.param("666", "999", "666", False, id="the answer to the limit as it is"),
-    pytest.param("665", "998", "665", True, id="the answer to a limit one byte above, not 666"),
-    pytest.param("664", "997", "665", False, id="below both answers, 665 and 665"),
-    pytest.param("668", "1002", "666", False, id="above both answers, 666 and 666"),
+# With a maximum of 1000: request, limit, result, and True if the request was kept for rounding.
+REQUESTS = [
+    pytest.param("100", "150", "666", False, id="far from both results, 666 and 662"),
+    pytest.param("666", "999", "666", False, id="the result for the limit itself"),
+    pytest.param("665", "998", "665", True, id="the result for a limit one byte higher, not 666"),
+    pytest.param("664", "997", "665", False, id="below both results, 665 and 665"),
+    pytest.param("668", "1002", "666", False, id="above both results, 666 and 666"),
 ]
 
 
-@pytest.mark.parametrize(("request_", "limit", "want", "kept"), HELD)
-def test_a19_keeps_what_rounding_explains(
+@pytest.mark.parametrize(("request_", "limit", "want", "kept"), REQUESTS)
+def test_a19_keeps_a_request_that_differs_by_rounding(
     request_: str, limit: str, want: str, *, kept: bool
 ) -> None:
     app = container(requests={"memory": request_}, limits={"memory": limit})
@@ -66,7 +66,7 @@ def boosted_pod(annotations: dict[str, str]) -> Pod:
     return type(given)(metadata=given.metadata, spec=given.spec, status=status)
 
 
-def test_a21_puts_back_cpu_and_memory_whatever_the_kubelet_reports() -> None:
+def test_a21_restores_cpu_and_memory_despite_the_status() -> None:
     bare = before_boost(boosted_pod(BOOSTED))
     app, log = containers_of(bare)
     assert {name: str(value) for name, value in app.requests.items()} == {
@@ -83,11 +83,15 @@ def test_a21_puts_back_cpu_and_memory_whatever_the_kubelet_reports() -> None:
     [
         pytest.param({}, None, id="no boost"),
         pytest.param({"vpaCpuStartupBoost/app": "what?"}, None, id="unreadable"),
-        pytest.param({"vpaCpuStartupBoost/gone": BOOSTED["vpaCpuStartupBoost/app"]}, (), id="gone"),
+        pytest.param(
+            {"vpaCpuStartupBoost/gone": BOOSTED["vpaCpuStartupBoost/app"]},
+            (),
+            id="of a container that is gone",
+        ),
         pytest.param(BOOSTED, ("log",), id="of another container"),
     ],
 )
-def test_a21_leaves_other_pods_as_they_are(
+def test_a21_does_not_change_other_pods(
     annotations: dict[str, str], names: tuple[str, ...] | None
 ) -> None:
     given = boosted_pod(annotations)
@@ -95,7 +99,7 @@ def test_a21_leaves_other_pods_as_they_are(
 
 
 def test_a21_reads_no_annotation_of_a_container_that_the_pod_does_not_have() -> None:
-    """There may be any number of them, and reading one takes a while."""
+    """Their number is unbounded, and parsing one takes time."""
     value = BOOSTED["vpaCpuStartupBoost/app"]
     given = boosted_pod({f"vpaCpuStartupBoost/gone-{number}": value for number in range(3)})
     assert before_boost(given) is given

@@ -1,4 +1,4 @@
-"""Which containers of a pod are scaled (AEP-8905, X107), and the functions that go by that list."""
+"""The scaled containers of a pod, native sidecars included (AEP-8905, X107), and their uses."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerPolicy, ContainerRecommendation
 from common.api.core import Container, ContainerStatus, LimitRangeItem, LimitRangeSpec, Pod
 from common.quantity import Quantity
-from common.recommendation.actual import actual_requests, containers_of
+from common.recommendation.actual_resources import actual_requests, containers_of
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.expected_pod import replacement_spec
 from common.recommendation.preflight import spec_refusal
@@ -37,11 +37,11 @@ class Case:
 
 
 CASES = [
-    Case(id="none"),
+    Case(id="no init containers"),
     Case(id="a sidecar", init=(PROXY,), want=(("native sidecar 0", "/spec/initContainers/0"),)),
-    Case(id="a plain one", init=(PLAIN,)),
+    Case(id="a plain init container", init=(PLAIN,)),
     Case(
-        id="a sidecar behind a plain one keeps its place",
+        id="a sidecar after a plain init container keeps its index",
         init=(PLAIN, PROXY),
         want=(("native sidecar 1", "/spec/initContainers/1"),),
     ),
@@ -54,7 +54,7 @@ CASES = [
         ),
     ),
     Case(
-        id="another restart policy makes none",
+        id="another restart policy: not a sidecar",
         init=(msgspec.structs.replace(PROXY, restart_policy="Never"),),
     ),
     Case(id="the gate is off", init=(PROXY, PLAIN), gate=False),
@@ -80,9 +80,9 @@ def reported(name: str, cpu: str) -> ContainerStatus:
 
 
 @pytest.mark.parametrize(
-    ("gate", "want"), [(True, {"app", "proxy"}), (False, {"app"})], ids=["on", "off"]
+    ("gate", "want"), [(True, {"app", "proxy"}), (False, {"app"})], ids=["gate on", "gate off"]
 )
-def test_what_the_kubelet_reports_of_init_containers_counts_for_sidecars(
+def test_the_status_of_init_containers_counts_for_sidecars_only(
     want: set[str], *, gate: bool
 ) -> None:
     statuses = (reported("migrate", "9"), reported("proxy", "60m"))
@@ -96,7 +96,7 @@ def test_what_the_kubelet_reports_of_init_containers_counts_for_sidecars(
     assert actual_requests(given, "proxy") == wanted
 
 
-# What is recommended
+# Recommendations
 
 HALF = {"cpu": "500m"}
 
@@ -107,7 +107,7 @@ def wanted(given: Pod, *recommended: ContainerRecommendation) -> dict[str, Wante
     return {each.name: want for each, want in zip(scaled_specs(given), found, strict=True)}
 
 
-def test_a_plain_init_container_never_gets_what_is_meant_for_a_sidecar_of_its_name() -> None:
+def test_a_plain_init_container_does_not_get_the_recommendation_of_a_sidecar() -> None:
     for_both = recommendation("proxy", target=HALF), recommendation("app", target=HALF)
     native = pod_with_init(PROXY, containers=(APP,))
     plain = pod_with_init(container("proxy", requests={"cpu": "50m"}), containers=(APP,))
@@ -116,9 +116,9 @@ def test_a_plain_init_container_never_gets_what_is_meant_for_a_sidecar_of_its_na
     assert wanted(plain, *for_both).keys() == {"app"}
 
 
-@pytest.mark.parametrize("gate", [True, False], ids=["on", "off"])
+@pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
 def test_a_limit_range_for_pods_counts_sidecars(*, gate: bool) -> None:
-    """The API server adds them up, so that a pod whose sums leave them out would be refused."""
+    """The API server counts them: a pod whose sum without them fits would be refused."""
     given = pod_with_init(
         sidecar(requests={"cpu": "100m"}, limits={"cpu": "100m"}),
         PLAIN,
@@ -138,9 +138,11 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("gate", "want"), [(True, REFUSED), (False, "")], ids=["on", "off"])
-def test_a_replacement_is_judged_with_what_its_sidecar_would_get(want: str, *, gate: bool) -> None:
-    """The policy's minimum goes before the LimitRange's maximum (A9)."""
+@pytest.mark.parametrize(
+    ("gate", "want"), [(True, REFUSED), (False, "")], ids=["gate on", "gate off"]
+)
+def test_the_preflight_counts_the_recommendation_of_a_sidecar(want: str, *, gate: bool) -> None:
+    """The policy's minimum takes precedence over the LimitRange's maximum (A9)."""
     bounded = container("app", requests={"cpu": "1m"}, limits={"cpu": "1"})
     given = pod_with_init(
         sidecar(requests={"cpu": "500m"}, limits={"cpu": "1"}), gate=gate, containers=(bounded,)
@@ -158,7 +160,7 @@ def test_a_replacement_is_judged_with_what_its_sidecar_would_get(want: str, *, g
 BEFORE = '{"requests":{"cpu":"5m"},"limits":{}}'
 
 
-def test_a_boost_of_a_sidecar_is_seen_through() -> None:
+def test_the_boost_of_a_sidecar_is_undone() -> None:
     marks = {f"vpaCpuStartupBoost/{name}": BEFORE for name in ("proxy", "migrate")}
     given = pod_with_init(
         PLAIN, PROXY, containers=(APP,), annotations=marks, statuses=(reported("proxy", "50m"),)
@@ -170,7 +172,7 @@ def test_a_boost_of_a_sidecar_is_seen_through() -> None:
     assert bare.spec.scales_sidecars
 
 
-def test_without_the_gate_a_boost_of_a_sidecar_stays_what_it_is() -> None:
+def test_without_the_gate_the_boost_of_a_sidecar_is_ignored() -> None:
     given = pod_with_init(
         PROXY, gate=False, containers=(APP,), annotations={"vpaCpuStartupBoost/proxy": BEFORE}
     )

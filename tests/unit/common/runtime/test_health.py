@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics, and the server that tells them."""
+"""Liveness, readiness and metrics, and the server of these endpoints."""
 
 import asyncio
 import contextlib
@@ -17,49 +17,41 @@ import uvloop
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from common.errors import ConfigError
-from common.runtime.health import Checks, Health, OpsServer
-from common.runtime.web import listen, parse_address
+from common.runtime.health import Checks, Health, ops_server
+from common.runtime.web_server import WebServer, listen, parse_address
 from common.version import version, version_info
-from fake_api import PATIENCE
+from fake_api import TIMEOUT
+from fixed_clock import FixedClock
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.time = START
-
-    def now(self) -> datetime:
-        return self.time
-
-    def pass_(self, **spent: float) -> None:
-        self.time += timedelta(**spent)
+def healthy() -> Health:
+    return Health(FixedClock(START), timedelta(minutes=5))
 
 
-def test_a_process_that_has_not_begun_is_healthy() -> None:
-    clock = HandClock()
+def test_a_process_that_is_not_armed_is_healthy() -> None:
+    clock = FixedClock(START)
     health = Health(clock, timedelta(minutes=5))
     health.beat()
-    clock.pass_(days=1)
+    clock.forward(timedelta(days=1))
     assert health.answer() == (200, "OK")
 
 
 def test_a_process_is_healthy_for_the_timeout_after_its_last_cycle() -> None:
-    clock = HandClock()
+    clock = FixedClock(START)
     health = Health(clock, timedelta(minutes=5))
     health.arm()
-    clock.pass_(minutes=5)
+    clock.forward(timedelta(minutes=5))
     assert health.answer() == (200, "OK")
-    clock.pass_(seconds=1)
+    clock.forward(timedelta(seconds=1))
     assert health.answer() == (500, "Error: last activity more than 5m1s ago")
     health.beat()
     assert health.answer() == (200, "OK")
 
 
 @contextlib.asynccontextmanager
-async def serving(server: OpsServer) -> AsyncIterator[aiohttp.ClientSession]:
+async def serving(server: WebServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.run())
         async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
@@ -72,14 +64,14 @@ async def answer(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_the_ops_address_answers() -> None:
-    clock = HandClock()
+async def test_the_endpoints_of_the_ops_address() -> None:
+    clock = FixedClock(START)
     health = Health(clock, timedelta(minutes=5))
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.Counter("vpa_things", "Things.", registry=registry).inc()
     ready = {"pods": False, "vpas": False, "leader": True}
     checks: Checks = {name: functools.partial(ready.__getitem__, name) for name in ready}
-    server = OpsServer(health, "127.0.0.1:0", checks=checks, registry=registry)
+    server = ops_server(health, "127.0.0.1:0", checks=checks, registry=registry)
     async with serving(server) as session:
         assert await answer(session, "/health-check") == (200, "OK")
         assert await answer(session, "/readyz") == (503, "not ready: pods, vpas")
@@ -92,39 +84,39 @@ async def test_the_ops_address_answers() -> None:
         text = (await answer(session, "/metrics?name[]=vpa_others&name[]=vpa_things_total"))[1]
         assert "vpa_things_total 1.0" in text
         health.arm()
-        clock.pass_(minutes=6)
+        clock.forward(timedelta(minutes=6))
         assert (await answer(session, "/health-check"))[0] == 500
 
 
 class SlowCollector:
-    """Has no answer before it is given leave."""
+    """Blocks until ``release`` is set."""
 
     def __init__(self) -> None:
-        self.asked, self.leave = threading.Event(), threading.Event()
+        self.asked, self.release = threading.Event(), threading.Event()
 
     def collect(self) -> Iterable[Metric]:
         self.asked.set()
-        assert self.leave.wait(PATIENCE)
+        assert self.release.wait(TIMEOUT)
         yield CounterMetricFamily("vpa_things", "Things.", value=1)
 
 
-async def test_a_scrape_holds_up_nobody() -> None:
+async def test_a_slow_scrape_delays_no_other_request() -> None:
     registry, slow = prometheus_client.CollectorRegistry(), SlowCollector()
-    slow.leave.set()
+    slow.release.set()
     registry.register(slow)
-    slow.leave.clear()
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    slow.release.clear()
+    server = ops_server(healthy(), "127.0.0.1:0", registry=registry)
     async with serving(server) as session, asyncio.TaskGroup() as group:
         scrape = group.create_task(answer(session, "/metrics"))
-        await asyncio.to_thread(slow.asked.wait, PATIENCE)
+        await asyncio.to_thread(slow.asked.wait, TIMEOUT)
         assert await answer(session, "/health-check") == (200, "OK")
         assert not scrape.done()
-        slow.leave.set()
+        slow.release.set()
     assert "vpa_things_total 1.0" in scrape.result()[1]
 
 
-async def test_a_page_tells_what_the_ops_address_serves() -> None:
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+async def test_the_openapi_page_lists_the_endpoints_of_the_ops_address() -> None:
+    server = ops_server(healthy(), "127.0.0.1:0", profiling=True)
     async with serving(server) as session:
         status, page = await answer(session, "/docs")
         assert (status, "/openapi.json" in page) == (200, True)
@@ -143,21 +135,19 @@ async def test_a_page_tells_what_the_ops_address_serves() -> None:
     }
 
 
-async def test_a_server_that_is_cancelled_gives_its_port_back() -> None:
-    health = Health(HandClock(), timedelta(minutes=5))
-    server = OpsServer(health, "127.0.0.1:0")
+async def test_a_cancelled_server_releases_its_port() -> None:
+    server = ops_server(healthy(), "127.0.0.1:0")
     async with serving(server) as session:
         await answer(session, "/health-check")
-    again = OpsServer(health, f"127.0.0.1:{server.port}")
-    again.close()
+    listen(f"127.0.0.1:{server.port}").close()
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
-    health = Health(HandClock(), timedelta(minutes=5))
+def test_a_port_in_use_raises_a_one_line_error() -> None:
+    health = Health(FixedClock(START), timedelta(minutes=5))
     with contextlib.closing(listen("127.0.0.1:0")) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match=f"can't listen on {address}: Address already in use"):
-            OpsServer(health, address)
+            ops_server(health, address)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +159,14 @@ def test_a_port_in_use_is_one_sentence() -> None:
         ("[::1]:80", ("::1", 80)),
     ],
 )
-def test_an_address(text: str, want: tuple[str, int]) -> None:
+def test_valid_addresses(text: str, want: tuple[str, int]) -> None:
     assert parse_address(text) == want
 
 
 @pytest.mark.parametrize(
     "text", ["", "8942", "host:", ":65536", ":-1", ":http", "::1:80", ":\uff18"]
 )
-def test_a_text_that_is_no_address(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(ConfigError, match="address"):
         parse_address(text)
 
@@ -195,10 +185,10 @@ def test_no_host_means_every_interface() -> None:
 def test_answers_are_sent_at_once(
     address: str, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Nagle's algorithm would hold back what follows the head of an answer."""
+    """Nagle's algorithm would delay the body of an answer."""
 
     async def delays() -> list[int]:
-        server = OpsServer(Health(HandClock(), timedelta(minutes=5)), address)
+        server = ops_server(healthy(), address)
         async with serving(server) as session:
             await answer(session, "/health-check")
             opened = [one.transport for one in server._server.server_state.connections]
@@ -210,7 +200,7 @@ def test_answers_are_sent_at_once(
 
 
 class CountingCollector:
-    """Counts how often it is asked."""
+    """Counts its scrapes."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -220,11 +210,11 @@ class CountingCollector:
         yield CounterMetricFamily("vpa_things", "Things.", value=self.asked)
 
 
-async def test_scrapes_share_an_answer_for_a_second() -> None:
+async def test_scrapes_within_a_second_share_an_answer() -> None:
     registry, things = prometheus_client.CollectorRegistry(auto_describe=True), CountingCollector()
     registry.register(things)
     before = things.asked
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    server = ops_server(healthy(), "127.0.0.1:0", registry=registry)
     async with serving(server) as session:
         answers = await asyncio.gather(*(answer(session, "/metrics") for _ in range(15)))
         assert things.asked == before + 1
@@ -235,36 +225,36 @@ async def test_scrapes_share_an_answer_for_a_second() -> None:
         assert things.asked == before + 2
 
 
-async def test_of_many_scrapes_at_once_only_so_many_wait() -> None:
+async def test_concurrent_scrapes_above_the_limit_are_refused() -> None:
     registry, slow = prometheus_client.CollectorRegistry(auto_describe=True), SlowCollector()
-    slow.leave.set()
+    slow.release.set()
     registry.register(slow)
-    slow.leave.clear()
+    slow.release.clear()
     slow.asked.clear()
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", registry=registry)
+    server = ops_server(healthy(), "127.0.0.1:0", registry=registry)
     async with serving(server) as session, asyncio.TaskGroup() as group:
         scrapes = [
             group.create_task(answer(session, f"/metrics?name[]=vpa_things_total&name[]={number}"))
             for number in range(20)
         ]
-        await asyncio.to_thread(slow.asked.wait, PATIENCE)
+        await asyncio.to_thread(slow.asked.wait, TIMEOUT)
         _, waiting = await asyncio.wait(scrapes, return_when=asyncio.FIRST_COMPLETED)
         assert waiting
-        slow.leave.set()
+        slow.release.set()
     statuses = Counter(scrape.result()[0] for scrape in scrapes)
     assert statuses == {200: 16, 503: 4}
 
 
-async def test_profiles_are_served_only_where_they_are_asked_for() -> None:
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0")
+async def test_profiles_are_served_only_with_the_flag() -> None:
+    server = ops_server(healthy(), "127.0.0.1:0")
     async with serving(server) as session:
         status, _ = await answer(session, "/debug/pprof/profile")
     assert status == 404
 
 
 async def test_only_one_profile_is_taken_at_a_time() -> None:
-    health = Health(HandClock(), timedelta(minutes=5))
-    server = OpsServer(health, "127.0.0.1:0", profiling=True)
+    health = healthy()
+    server = ops_server(health, "127.0.0.1:0", profiling=True)
     async with serving(server) as session:
         answers = await asyncio.gather(
             *(answer(session, "/debug/pprof/heap?seconds=0.05") for _ in range(2))
@@ -273,28 +263,28 @@ async def test_only_one_profile_is_taken_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "-1", "-0.001", "soon"])
-async def test_a_profile_of_no_time_at_all_is_refused(seconds: str) -> None:
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+async def test_an_invalid_duration_of_a_profile_is_refused(seconds: str) -> None:
+    server = ops_server(healthy(), "127.0.0.1:0", profiling=True)
     async with serving(server) as session:
         for kind in ("profile", "heap"):
             assert (await answer(session, f"/debug/pprof/{kind}?seconds={seconds}"))[0] == 422
 
 
 async def test_a_profile_ends_when_its_client_leaves() -> None:
-    server = OpsServer(Health(HandClock(), timedelta(minutes=5)), "127.0.0.1:0", profiling=True)
+    server = ops_server(healthy(), "127.0.0.1:0", profiling=True)
     async with serving(server) as session:
         with pytest.raises(TimeoutError):
             await session.get(
                 "/debug/pprof/heap?seconds=300", timeout=aiohttp.ClientTimeout(total=0.2)
             )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while (await answer(session, "/debug/pprof/heap?seconds=0"))[0] == 409:
                 pass
 
 
-async def test_a_profile_tells_where_the_time_went() -> None:
-    health = Health(HandClock(), timedelta(minutes=5))
-    server = OpsServer(health, "127.0.0.1:0", profiling=True)
+async def test_a_profile_lists_functions_with_their_time() -> None:
+    health = healthy()
+    server = ops_server(health, "127.0.0.1:0", profiling=True)
     async with serving(server) as session:
         status, text = await answer(session, "/debug/pprof/profile?seconds=0.01")
     assert status == 200

@@ -1,4 +1,4 @@
-"""What log lines look like, and what never gets into them."""
+"""The format of log lines, and texts that are escaped, cut or redacted in them."""
 
 import io
 import json
@@ -22,7 +22,7 @@ def record(message: str, level: int = logging.INFO, **extra: Any) -> logging.Log
 
 @pytest.fixture
 def _root_logger() -> Iterator[None]:
-    """Put the root logger back as it was."""
+    """Restore the root logger."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -32,7 +32,7 @@ def _root_logger() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-def test_text_is_klogs() -> None:
+def test_the_text_format_is_that_of_klog() -> None:
     line = TextFormatter().format(
         record("pod evicted", pod="shop/web-0", count=3, dry=False, age=timedelta(minutes=1))
     )
@@ -62,24 +62,24 @@ def test_a_line_break_cannot_forge_a_line() -> None:
     assert line.endswith('a\\nI0102 forged pod="x\\ny"')
 
 
-UNSHOWN = {
+ESCAPED = {
     "escape sequence": ("\x1b[2Jx", "\\u001b[2Jx"),
     "NUL": ("\x00", "\\u0000"),
     "DEL": ("\x7f", "\\u007f"),
-    "C1, the other escape sequence": ("\x9b2J", "\\u009b2J"),
+    "C1 escape sequence": ("\x9b2J", "\\u009b2J"),
     "next line": ("a\x85b", "a\\u0085b"),
     "line separator": ("a\u2028b", "a\\u2028b"),
     "right to left": ("\u202egnp.exe", "\\u202egnp.exe"),
     "right-to-left mark": ("a\u200fb", "a\\u200fb"),
     "left-to-right mark": ("a\u200eb", "a\\u200eb"),
     "Arabic letter mark": ("a\u061cb", "a\\u061cb"),
-    "half a character": ("\ud800", "\\ud800"),
+    "lone surrogate": ("\ud800", "\\ud800"),
     "tab": ("a\tb", "a\\tb"),
 }
 
 
-@pytest.mark.parametrize(("value", "shown"), UNSHOWN.values(), ids=UNSHOWN.keys())
-def test_what_steers_a_terminal_is_escaped(value: str, shown: str) -> None:
+@pytest.mark.parametrize(("value", "shown"), ESCAPED.values(), ids=ESCAPED.keys())
+def test_control_characters_are_escaped(value: str, shown: str) -> None:
     line = TextFormatter().format(record(f"of {value}", pod=value))
     assert line.endswith(f'of {shown} pod="{shown}"')
     entry = JsonFormatter().format(record("x", pod=value))
@@ -88,7 +88,7 @@ def test_what_steers_a_terminal_is_escaped(value: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_what_somebody_wrote_is_cut(formatter: logging.Formatter) -> None:
+def test_long_texts_are_cut(formatter: logging.Formatter) -> None:
     line = formatter.format(record("m" * 2049, pod="x" * 4_000_000, uid="y" * 2048))
     assert "m" * 2048 + "… (1 more characters)" in line
     assert "x" * 2048 + "… (3997952 more characters)" in line
@@ -112,7 +112,7 @@ CUT = {
         "\n" * 1025,
         "\\n" * 1024 + "… (1 more characters)",
     ),
-    "nothing but escapes": ("\x01" * 5000, "\\u0001" * 341 + "… (4659 more characters)"),
+    "escapes only": ("\x01" * 5000, "\\u0001" * 341 + "… (4659 more characters)"),
 }
 
 
@@ -125,7 +125,7 @@ def test_escapes_count_before_the_cut_and_stay_whole(value: str, shown: str) -> 
     assert f'"pod":"{shown}"' in entry.replace(": ", ":")
 
 
-def test_quotes_count_twice_in_a_value() -> None:
+def test_an_escaped_quote_counts_as_two_characters() -> None:
     line = TextFormatter().format(record("x", few='"' * 1024, many='"' * 1025))
     some = '\\"' * 1024
     assert line.endswith(f'few="{some}" many="{some}… (1 more characters)"')
@@ -140,18 +140,18 @@ def test_escapes_in_a_traceback_count_before_the_cut(formatter: logging.Formatte
     assert "u0001… (" in line
 
 
-def test_a_traceback_keeps_its_lines_and_nothing_else_of_that_kind() -> None:
+def test_a_traceback_keeps_its_line_breaks_and_no_other_control_character() -> None:
     made = record("failed")
     try:
         raise ValueError("\x1b[31m" + "z" * 20_000)  # noqa: TRY301 - its traceback is tested
     except ValueError:
         made.exc_info = sys.exc_info()
-    told = TextFormatter().format(made)
-    assert "\nValueError: \\u001b[31mzzz" in told
-    assert len(told) < 17_000
+    text = TextFormatter().format(made)
+    assert "\nValueError: \\u001b[31mzzz" in text
+    assert len(text) < 17_000
 
 
-def test_json_is_one_object_a_line() -> None:
+def test_a_json_entry_is_one_object_on_one_line() -> None:
     entry = json.loads(JsonFormatter().format(record("pod\nevicted", pod="web", count=3, msg_=1)))
     assert entry == {
         "ts": "2026-01-02T15:04:05.000123Z",
@@ -165,7 +165,7 @@ def test_json_is_one_object_a_line() -> None:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
-def test_tokens_are_blotted_out(formatter: logging.Formatter) -> None:
+def test_tokens_are_redacted(formatter: logging.Formatter) -> None:
     line = formatter.format(record("sent Bearer eyJhbGciOi.J9-x_y", header="Basic bWU6c2VjcmV0"))
     assert "eyJ" not in line
     assert "bWU6" not in line
@@ -192,15 +192,15 @@ def test_a_traceback_is_kept(formatter: logging.Formatter) -> None:
         (5, logging.DEBUG),
     ],
 )
-def test_verbosity_counts_as_klogs(verbosity: int, want: int) -> None:
+def test_levels_by_verbosity(verbosity: int, want: int) -> None:
     assert level_of(verbosity) == want
 
 
 @pytest.mark.usefixtures("_root_logger")
-def test_configure_shows_what_the_verbosity_asks_for() -> None:
+def test_configure_sets_the_level_by_verbosity() -> None:
     stream = io.StringIO()
     configure(1, "json", stream=stream)
-    configure(1, "text", stream=stream)  # the second time replaces the first
+    configure(1, "text", stream=stream)  # the second call replaces the first
     logging.getLogger("updater").info("shown")
     logging.getLogger("updater").debug("hidden")
     logging.getLogger("uvicorn.error").info("hidden")

@@ -1,4 +1,4 @@
-"""Which VPA wins for a pod; the ordinary cases are in the golden data."""
+"""The VPA that controls a pod; ordinary cases are in the golden data."""
 
 from datetime import timedelta
 
@@ -35,18 +35,18 @@ def selected(*vpas: str, target: tuple[str, str] | None = ("Deployment", "web"))
     return SelectedVpa(vpa(*vpas, target=target), EVERYTHING)
 
 
-def test_the_oldest_wins_whatever_the_order() -> None:
+def test_the_oldest_vpa_wins_in_any_order() -> None:
     old = SelectedVpa(vpa("b", created=CREATED), EVERYTHING)
     young = SelectedVpa(vpa("a", created=LATER), EVERYTHING)
     assert name_of(controlling(META, WEB, [old, young])) == "b"
     assert name_of(controlling(META, WEB, [young, old])) == "b"
 
 
-def test_of_equally_old_ones_the_smaller_name_wins() -> None:
+def test_of_vpas_of_the_same_age_the_smaller_name_wins() -> None:
     assert name_of(controlling(META, WEB, [selected("b"), selected("a")])) == "a"
 
 
-def test_who_does_not_compete() -> None:
+def test_vpas_that_do_not_match() -> None:
     others = [
         SelectedVpa(vpa("unresolved"), NOTHING),
         SelectedVpa(vpa("elsewhere", namespace="other"), EVERYTHING),
@@ -57,7 +57,7 @@ def test_who_does_not_compete() -> None:
     assert controlling(META, WEB, others) is None
 
 
-def test_no_controller_no_vpa() -> None:
+def test_a_pod_without_controller_has_no_vpa() -> None:
     assert controlling(META, None, [selected("a")]) is None
 
 

@@ -1,4 +1,4 @@
-"""Walks up the chain of owners; whole chains are in the golden data."""
+"""Walks up the chain of owners; complete chains are in the golden data."""
 
 from collections.abc import Mapping
 
@@ -45,7 +45,7 @@ def test_the_end_of_the_chain_is_topmost() -> None:
     )
 
 
-def test_what_is_not_known_is_asked_for_one_by_one() -> None:
+def test_unknown_owners_are_requested_one_by_one() -> None:
     assert walk({}) == NeedsLookup(REPLICA_SET)
     assert walk({REPLICA_SET: owned_by(ROLLOUT)}) == NeedsLookup(ROLLOUT)
 
@@ -78,7 +78,7 @@ def test_a_cycle() -> None:
     )
 
 
-def test_a_node_is_never_asked_for() -> None:
+def test_a_node_is_never_requested() -> None:
     node = Controller("shop", "Node", "node-1", "v1")
     assert walk({REPLICA_SET: owned_by(node)}) == OwnerError(
         "unhandled targetRef v1 / Node / node-1, last error node is not a valid owner",
@@ -86,7 +86,7 @@ def test_a_node_is_never_asked_for() -> None:
     )
 
 
-def test_of_several_controllers_a_pod_has_the_last_and_a_controller_the_first() -> None:
+def test_with_several_controllers_the_last_counts_for_pods_and_the_first_for_controllers() -> None:
     meta = ObjectMeta(
         namespace="shop",
         owner_references=(
@@ -103,6 +103,6 @@ def test_of_several_controllers_a_pod_has_the_last_and_a_controller_the_first() 
 
 
 @pytest.mark.parametrize("owners", [None, (), (reference(DEPLOYMENT, controls=False),)])
-def test_nobody_controls(owners: tuple[OwnerReference, ...] | None) -> None:
+def test_a_pod_without_a_controller_reference(owners: tuple[OwnerReference, ...] | None) -> None:
     meta = ObjectMeta(namespace="shop", owner_references=owners)
     assert controller_of(meta) is None

@@ -1,4 +1,4 @@
-"""Which references may become a request."""
+"""References that may be used in request paths."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ACCEPTED = {
     "longest group of several labels": f"{'.'.join(['a' * 62] * 4)}.a/v1",
     "longest version": f"apps/{'v' * 63}",
     "digits first": "1password.com/v1",
-    "left out": "",
+    "empty": "",
 }
 REFUSED = {
     "control character": "x\u0001/v1",
@@ -46,13 +46,13 @@ NAMES_REFUSED = ["", ".", "..", "a/b", "a%2fb", "a\u0000", "a\nb", "a" * 254, "\
 
 
 @pytest.mark.parametrize("api_version", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_versions_that_name_an_api(api_version: str) -> None:
+def test_valid_versions(api_version: str) -> None:
     assert api_version_problem(api_version) == ""
     assert reference_problem(api_version, "web") == ""
 
 
 @pytest.mark.parametrize("api_version", REFUSED.values(), ids=REFUSED.keys())
-def test_versions_that_name_none(api_version: str) -> None:
+def test_invalid_versions(api_version: str) -> None:
     problem = api_version_problem(api_version)
     assert problem.startswith("apiVersion ")
     assert problem.isascii()
@@ -60,15 +60,15 @@ def test_versions_that_name_none(api_version: str) -> None:
     assert reference_problem(api_version, "web") == problem
 
 
-def test_what_somebody_wrote_is_shortened() -> None:
+def test_a_long_version_is_shortened_in_the_message() -> None:
     assert len(api_version_problem("?" * 5000)) < 300
 
 
 @pytest.mark.parametrize("name", ["web", "a" * 253, "system:node", "Web_1", "a b"])
-def test_names_that_objects_may_have(name: str) -> None:
+def test_valid_names(name: str) -> None:
     assert reference_problem("v1", name) == ""
 
 
 @pytest.mark.parametrize("name", NAMES_REFUSED, ids=ascii)
-def test_names_that_no_object_has(name: str) -> None:
+def test_invalid_names(name: str) -> None:
     assert reference_problem("v1", name).startswith("name ")

@@ -1,4 +1,4 @@
-"""Room on a node, and the order of retries; kubernetes-resize.md 3.1, 3.3 and 4."""
+"""Admission on a node, and the order of retries; kubernetes-resize.md 3.1, 3.3 and 4."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def room(*, cpu: int = 0, memory: int = 0, pods: int = 0) -> Room:
-    """A node of 4 cores and 1000 bytes, 900 of them allocatable, of which so much is used."""
+    """Return a node of 4 cores and 1000 bytes, 900 of them allocatable, with these amounts used."""
     return Room(
         allocatable=Totals(4000, 900),
         capacity=Totals(4000, 1000),
@@ -64,7 +64,10 @@ CASES = [
         ),
     ),
     Case(
-        id="nothing wanted of what is missing", total=Totals(0, 0), room=room(cpu=9999), want=None
+        id="no request of the exhausted resource",
+        total=Totals(0, 0),
+        room=room(cpu=9999),
+        want=None,
     ),
     Case(id="the last pod", total=Totals(1, 1), room=room(pods=2), want=None),
     Case(
@@ -98,7 +101,7 @@ TOO_MUCH = "Node didn't have enough capacity: {}, requested: {}, capacity: {}"
 RESIZES = [
     Resize(id="fits", total=Totals(4000, 900), answer=Answer.ADMITTED),
     Resize(
-        id="others are in the way",
+        id="deferred because of other pods",
         total=Totals(3500, 1),
         room=room(cpu=1000),
         minor=35,
@@ -149,7 +152,7 @@ def waiting(
     guaranteed: bool = False,
     minutes: int | None = None,
 ) -> Waiting:
-    """A resize from 100m that has waited so many minutes; None: it is new."""
+    """Return a resize from 100m that has waited for ``minutes``; None: it is new."""
     return Waiting(
         wanted=Totals(cpu, 1),
         allocated=Totals(100, 1),
@@ -159,9 +162,9 @@ def waiting(
     )
 
 
-def test_the_turn_is_by_direction_priority_class_and_age() -> None:
+def test_retries_are_ordered_by_direction_priority_class_and_age() -> None:
     want = [
-        waiting(cpu=100),  # raises nothing
+        waiting(cpu=100),  # raises no total
         waiting(priority=5),
         waiting(guaranteed=True),
         waiting(minutes=9),

@@ -1,4 +1,4 @@
-"""One simulated kubelet, driven by hand: starts, ends, OOM kills, resizes, deferred queue."""
+"""A simulated kubelet, step by step: starts, ends, OOM kills, resizes, deferred resizes."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from kubelet_driver import MIB, Kubelet, pod
 from sandbox.kubelet.usage import Constant, Ramp, Runs
 from sandbox.kubelet.wire import RunnablePod
 
-# Life and death
+# Starts and ends
 
 
 def test_a_pod_starts_after_its_delay() -> None:
@@ -112,7 +112,7 @@ def test_deletion_takes_the_stop_delay() -> None:
     assert kubelet.container()["state"]["terminated"]["exitCode"] == 143
 
 
-def test_a_short_grace_period_shortens_it() -> None:
+def test_a_short_grace_period_shortens_the_stop_delay() -> None:
     kubelet = Kubelet()
     kubelet.post()
     kubelet.wait(2)
@@ -124,22 +124,23 @@ def test_a_short_grace_period_shortens_it() -> None:
 @pytest.mark.parametrize(
     ("policy", "code", "phase"),
     [
-        ("Never", "0", "Succeeded"),
-        ("Never", "3", "Failed"),
-        ("OnFailure", "0", "Succeeded"),
-        ("OnFailure", "3", "Running"),
-        ("Always", "0", "Running"),
+        ("Never", 0, "Succeeded"),
+        ("Never", 3, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+        ("OnFailure", 3, "Running"),
+        ("Always", 0, "Running"),
     ],
 )
-def test_an_exit_follows_the_restart_policy(policy: str, code: str, phase: str) -> None:
+def test_an_exit_follows_the_restart_policy(policy: str, code: int, phase: str) -> None:
     kubelet = Kubelet()
-    kubelet.post(restart_policy=policy, annotations={"exit-after": "5s", "exit-code": code})
+    kubelet.post(restart_policy=policy)
     kubelet.wait(6)
+    kubelet.exit(code)
     assert kubelet.status()["phase"] == phase
-    assert kubelet.container()["state"]["terminated"]["exitCode"] == int(code)
+    assert kubelet.container()["state"]["terminated"]["exitCode"] == code
 
 
-def test_an_oom_kill_is_told_and_the_container_runs_again() -> None:
+def test_an_oom_kill_is_reported_and_the_container_restarts() -> None:
     kubelet = Kubelet(memory=Runs((Constant(300 * MIB), Constant(50 * MIB))))
     kubelet.post(limits={"memory": "200Mi"})
     kubelet.wait(2)
@@ -154,17 +155,17 @@ def test_an_oom_kill_is_told_and_the_container_runs_again() -> None:
     assert kubelet.container()["restartCount"] == 1
 
 
-def test_memory_exactly_at_the_limit_lives() -> None:
+def test_memory_exactly_at_the_limit_is_not_killed() -> None:
     kubelet = Kubelet(memory=Runs((Constant(200 * MIB), Constant(300 * MIB))))
     kubelet.post(limits={"memory": "200Mi"})
     kubelet.wait(3600)
     assert kubelet.container()["restartCount"] == 0
 
 
-def test_without_a_limit_the_node_is_the_limit() -> None:
+def test_without_a_limit_the_capacity_of_the_node_is_the_limit() -> None:
     kubelet = Kubelet(memory=Runs((Ramp(start=0, end=2000 * MIB, after=0, over=10), Constant(1))))
     kubelet.post()
-    kubelet.wait(6)  # 1000 MiB, the node's own size, at the fifth second of its run
+    kubelet.wait(6)  # 1000 MiB, the size of the node, in the fifth second of the run
     assert kubelet.container()["restartCount"] == 0
     kubelet.wait(2)
     assert kubelet.container()["lastState"]["terminated"]["reason"] == "OOMKilled"
@@ -192,7 +193,7 @@ def test_the_back_off_doubles_up_to_five_minutes() -> None:
 # Resizes
 
 
-def test_a_resize_is_allocated_then_actuated() -> None:
+def test_a_resize_is_allocated_and_then_actuated() -> None:
     kubelet = Kubelet()
     kubelet.post()
     kubelet.wait(2)
@@ -232,7 +233,7 @@ def test_a_pod_larger_than_its_node(minor: int, want: str) -> None:
     assert kubelet.resize() == []
 
 
-def test_a_deferred_resize_is_tried_when_room_comes_free() -> None:
+def test_a_deferred_resize_is_retried_when_resources_are_released() -> None:
     kubelet = Kubelet()
     kubelet.post("web", cpu="500m")
     kubelet.post("other", cpu="400m")
@@ -245,26 +246,13 @@ def test_a_deferred_resize_is_tried_when_room_comes_free() -> None:
     assert kubelet.conditions()["PodResizePending"]["lastTransitionTime"] == since
     assert kubelet.reasons().count("ResizeDeferred") == 1
     kubelet.post("other", cpu="200m")
-    assert kubelet.resize() == [("PodResizePending", "Deferred")]  # until it is lowered, really
+    assert kubelet.resize() == [("PodResizePending", "Deferred")]  # until the other one is actuated
     kubelet.wait(2)
     assert kubelet.resize() == []
     assert kubelet.container()["resources"]["requests"]["cpu"] == "700m"
 
 
-def test_a_resize_that_completes_lets_the_others_try_again() -> None:
-    kubelet = Kubelet(minor=33)  # its queue has no order: the one that grows is tried first
-    kubelet.post("web", cpu="500m")
-    kubelet.post("other", cpu="400m")
-    kubelet.wait(2)
-    kubelet.post("web", cpu="700m")
-    kubelet.post("other", cpu="200m")
-    assert kubelet.resize("web") == [("PodResizePending", "Deferred")]
-    kubelet.wait(1)
-    assert kubelet.resize("other") == []
-    assert kubelet.container()["allocatedResources"]["cpu"] == "700m"
-
-
-def test_deletion_of_another_pod_makes_room() -> None:
+def test_a_deferred_resize_is_retried_after_the_deletion_of_another_pod() -> None:
     kubelet = Kubelet()
     kubelet.post("web", cpu="500m")
     kubelet.post("other", cpu="400m")
@@ -275,7 +263,7 @@ def test_deletion_of_another_pod_makes_room() -> None:
     assert kubelet.container()["resources"]["requests"]["cpu"] == "700m"
 
 
-def test_the_more_important_resize_goes_first() -> None:
+def test_the_resize_with_higher_priority_is_tried_first() -> None:
     kubelet = Kubelet()
     kubelet.post("low", cpu="200m")
     kubelet.post("high", cpu="200m", priority=10)
@@ -308,7 +296,7 @@ def test_a_restart_policy_restarts_the_container() -> None:
     assert kubelet.resize() == []
 
 
-def test_a_restart_policy_of_another_resource_does_not() -> None:
+def test_a_restart_policy_of_another_resource_restarts_nothing() -> None:
     kubelet = Kubelet()
     policy = [("memory", "RestartContainer")]
     kubelet.post(policy=policy)
@@ -319,12 +307,12 @@ def test_a_restart_policy_of_another_resource_does_not() -> None:
     assert kubelet.container()["resources"]["requests"]["cpu"] == "200m"
 
 
-def test_a_memory_limit_is_not_lowered_below_usage_and_heals() -> None:
+def test_a_memory_limit_is_lowered_once_usage_is_below_it() -> None:
     demand = Ramp(start=150 * MIB, end=50 * MIB, after=20, over=1)
     kubelet = Kubelet(memory=demand)
     kubelet.post(limits={"memory": "300Mi"})
     kubelet.wait(2)
-    kubelet.post(limits={"memory": "150Mi"})  # equal counts as above
+    kubelet.post(limits={"memory": "150Mi"})  # equal counts as above the limit
     kubelet.wait(1)
     condition = kubelet.conditions()["PodResizeInProgress"]
     assert condition["reason"] == "Error"
@@ -341,7 +329,7 @@ def test_a_memory_limit_is_not_lowered_below_usage_and_heals() -> None:
     assert kubelet.reasons().count("ResizeError") == 1
 
 
-def test_a_newer_resize_supersedes_one_that_waits() -> None:
+def test_a_newer_resize_supersedes_a_deferred_one() -> None:
     kubelet = Kubelet()
     kubelet.post()
     kubelet.wait(2)
@@ -378,7 +366,7 @@ def test_faults_of_a_resize(fault: str, want: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("fault", ["stuck", "error", "deferred", "infeasible", "silent"])
-def test_a_fault_that_is_taken_back_heals(fault: str) -> None:
+def test_a_resize_completes_after_the_fault_is_removed(fault: str) -> None:
     kubelet = Kubelet()
     kubelet.post(annotations={"resize": fault})
     kubelet.wait(2)
@@ -391,21 +379,14 @@ def test_a_fault_that_is_taken_back_heals(fault: str) -> None:
     assert kubelet.container()["resources"]["requests"]["cpu"] == "300m"
 
 
-def test_an_annotation_that_is_nonsense_is_passed_over() -> None:
+def test_an_invalid_annotation_is_ignored() -> None:
     kubelet = Kubelet()
     kubelet.post(annotations={"resize": "sideways", "start-delay": "soon"})
     kubelet.wait(1)
     assert kubelet.status()["phase"] == "Running"
 
 
-def test_an_old_node_reports_no_resources() -> None:
-    kubelet = Kubelet()
-    kubelet.post(annotations={"report-resources": "false"})
-    kubelet.wait(1)
-    assert "resources" not in kubelet.container()
-
-
-def test_a_frozen_kubelet_does_nothing_until_it_is_back() -> None:
+def test_a_frozen_kubelet_does_nothing_until_it_resumes() -> None:
     kubelet = Kubelet()
     kubelet.post()
     kubelet.wait(2)

@@ -1,4 +1,4 @@
-"""The work queue: each key at most once, none in two hands, plans that can be replaced."""
+"""The work queue: each key is queued and processed once at a time, and plans are replaced."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from sandbox.virtual_time import VirtualClock
 from sandbox.work_queue import WorkQueue
 
 
-async def test_a_key_waits_only_once() -> None:
+async def test_a_key_is_queued_once() -> None:
     queue = WorkQueue()
     for key in ("a", "b", "a"):
         queue.add(key)
@@ -15,7 +15,7 @@ async def test_a_key_waits_only_once() -> None:
     assert len(queue) == 0
 
 
-async def test_a_key_that_is_worked_on_comes_again_afterwards() -> None:
+async def test_a_key_that_is_added_while_processed_is_queued_again() -> None:
     queue = WorkQueue()
     queue.add("a")
     assert await queue.get() == "a"
@@ -40,11 +40,11 @@ def test_a_later_plan_replaces_an_earlier_one() -> None:
     assert virtual_time.run(main) == 30
 
 
-def test_a_forgotten_plan_never_comes() -> None:
+def test_a_forgotten_plan_is_dropped() -> None:
     async def main(clock: VirtualClock) -> int:
         queue = WorkQueue()
         queue.add_later("a", 5)
-        queue.forget_plan("a")
+        queue.cancel_timer("a")
         await asyncio.sleep(10)
         return len(queue)
 

@@ -1,4 +1,4 @@
-"""Budgets and gates of ``updater.eviction.disruption``; numbers from updater.md 5 and 6.1."""
+"""Disruption budgets and eviction decisions; numbers from updater.md 5 and 6.1."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, evict, wait
-from updater.eviction.disruption import (
+from updater.eviction.disruption_budget import (
     DisruptionBudget,
     DisruptionPolicy,
     GroupStanding,
     ReplicaGroup,
     configured_replicas,
-    decide_eviction,
     replica_group,
 )
+from updater.eviction.eviction_decision import decide_eviction
 
 WEB = Controller("default", "ReplicaSet", "web", "apps/v1")
 
 
-def spent_until_empty(budget: DisruptionBudget) -> int:
-    """How many pods go before the budget says no; at most all that run."""
+def permitted_disruptions(budget: DisruptionBudget) -> int:
+    """Return the number of disruptions until the budget is spent; at most all running pods."""
     for count in range(budget.running):
         if not budget.allows_one:
             return count
@@ -46,14 +46,14 @@ def spent_until_empty(budget: DisruptionBudget) -> int:
         (1, 1, 0.5, 0, 1),
     ],
 )
-def test_how_many_pods_may_go_in_one_pass(
+def test_permitted_disruptions_in_one_pass(
     configured: int, running: int, fraction: float, tolerance: int, most: int
 ) -> None:
     budget = DisruptionBudget.of_group(
         configured=configured, running=running, tolerance_fraction=fraction
     )
     assert budget.tolerance == tolerance
-    assert spent_until_empty(budget) == most
+    assert permitted_disruptions(budget) == most
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
             group_of(pods_of(1)), GroupStanding.BELOW_MIN_REPLICAS, id="below the minimum"
         ),
         pytest.param(
-            group_of(pods_of(2, pending=1)), GroupStanding.OPEN, id="a pending pod is a live one"
+            group_of(pods_of(2, pending=1)), GroupStanding.OPEN, id="a pending pod counts as live"
         ),
         pytest.param(group_of(pods_of(1), boosted=True), GroupStanding.OPEN, id="below, boosted"),
         pytest.param(
@@ -142,7 +142,7 @@ IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
         pytest.param(
             group_of(pods_of(3), replicas=0),
             GroupStanding.CONTROLLER_UNKNOWN,
-            id="scaled to nothing",
+            id="scaled to zero",
         ),
     ],
 )
@@ -151,21 +151,21 @@ def test_standing(group: ReplicaGroup, want: GroupStanding) -> None:
 
 
 def test_pods_that_a_resize_restarts_are_not_counted_as_running() -> None:
-    """D32: four of four run, tolerance two; two restart, so nobody else may go."""
+    """D32: four of four run, the tolerance is two and two restart, so no other pod is permitted."""
     pods = pods_of(4)
     group = group_of(pods, out=("uid-web-0", "uid-web-1"))
     assert group.budget.running == 2
     assert not group.allows(pods[2])
 
 
-def test_a_pod_that_is_out_already_may_go_and_costs_nothing() -> None:
+def test_disrupting_an_unavailable_pod_is_free() -> None:
     pods = pods_of(4)
     group = group_of(pods, out=("uid-web-0", "uid-web-1"))
     assert group.allows(pods[0])
     assert group.spend(pods[0]) == group
 
 
-def test_a_lone_pod_that_is_out_already_may_go() -> None:
+def test_a_lone_unavailable_pod_may_be_disrupted() -> None:
     pods = pods_of(1)
     group = group_of(pods, replicas=1, minimum=1, out=("uid-web-0",))
     assert group.allows(pods[0])
@@ -190,7 +190,7 @@ CASES = [
     Case(id="room in the budget", group=FULL, want=YES),
     Case(id="budget exhausted", group=SPENT, want=wait(Reason.BUDGET_EXHAUSTED)),
     Case(id="pending costs no budget", group=SPENT, phase="Pending", want=YES),
-    Case(id="nobody replaces the pod", group=None, want=wait(Reason.NO_CONTROLLER)),
+    Case(id="no controller", group=None, want=wait(Reason.NO_CONTROLLER)),
     Case(
         id="below the minimum",
         group=group_of(pods_of(1)),
@@ -221,13 +221,13 @@ CASES = [
         want=wait(Reason.REQUIREMENTS_NOT_MET),
     ),
     Case(
-        id="admission is away",
+        id="admission not ready",
         group=FULL,
         admission=False,
         want=wait(Reason.ADMISSION_NOT_READY),
     ),
     Case(
-        id="admission is away, pending",
+        id="admission not ready, pending",
         group=FULL,
         phase="Pending",
         admission=False,
@@ -252,10 +252,10 @@ def test_decide_eviction(case: Case) -> None:
 @pytest.mark.parametrize(
     ("existing", "want"),
     [
-        pytest.param(0, 2, id="it doesn't tell: half of the four on a node"),
+        pytest.param(0, 2, id="unknown: half of the four with a node"),
         pytest.param(4, 2, id="four: half of them"),
-        pytest.param(6, 1, id="six: two are out already, and three have to stay"),
-        pytest.param(8, 0, id="eight: half of them are out already"),
+        pytest.param(6, 1, id="six: two are unavailable, and three have to stay"),
+        pytest.param(8, 0, id="eight: half of them are unavailable"),
     ],
 )
 def test_pods_of_a_job_without_a_node_count(existing: int, want: int) -> None:
@@ -268,10 +268,10 @@ def test_pods_of_a_job_without_a_node_count(existing: int, want: int) -> None:
         mode=UpdateMode.RECREATE,
         policy=DisruptionPolicy(),
     )
-    assert spent_until_empty(group.budget) == want
+    assert permitted_disruptions(group.budget) == want
 
 
-def test_a_replica_set_wants_what_it_says_whatever_there_is() -> None:
+def test_the_desired_number_of_a_replica_set_is_that_of_its_spec() -> None:
     group = replica_group(
         WEB,
         pods_of(4),

@@ -1,18 +1,18 @@
-"""Lists page by page: the next page is on its way while one is decoded."""
+"""Paginated lists: the next page is requested before the current one is decoded."""
 
 import msgspec
 import pytest
 
-from common.api.meta import PartialObject
+from common.api.core import Namespace
 from common.errors import GoneError
 from common.kube.endpoints import Endpoint
-from common.kube.pages import Undecoded, read_pages, read_undecoded
+from common.kube.paginated_list import Undecoded, read_pages, read_undecoded
 
 PAGE = 200  # objects
 
 
-class Counted(PartialObject, frozen=True, kw_only=True):
-    """Counts how many of it were decoded."""
+class Counted(Namespace, frozen=True, kw_only=True):
+    """A kind that counts its decoded objects."""
 
     def __post_init__(self) -> None:
         decoded.append(1)
@@ -28,7 +28,7 @@ def page(first: int, *, token: str = "") -> bytes:
     return msgspec.json.encode({"metadata": meta, "items": items})
 
 
-async def test_the_next_page_is_asked_for_before_this_one_is_decoded() -> None:
+async def test_the_next_page_is_requested_before_the_current_one_is_decoded() -> None:
     decoded.clear()
     seen: dict[str, int] = {}
 
@@ -42,7 +42,7 @@ async def test_the_next_page_is_asked_for_before_this_one_is_decoded() -> None:
     assert seen["more"] < PAGE
 
 
-async def test_a_refusal_of_a_later_page_leaves_as_what_it_is() -> None:
+async def test_the_error_of_a_later_page_is_raised_unchanged() -> None:
     async def fetch(token: str) -> bytes:
         if token:
             raise GoneError("too old", reason="Expired")
@@ -52,13 +52,13 @@ async def test_a_refusal_of_a_later_page_leaves_as_what_it_is() -> None:
         await read_pages(THINGS, "/things", fetch, known=())
 
 
-async def test_an_undecoded_list_is_decoded_as_it_is_taken() -> None:
+async def test_an_undecoded_list_is_decoded_slice_by_slice() -> None:
     async def fetch(token: str) -> bytes:
         return page(0, token="more") if not token else page(PAGE)
 
     items = await read_undecoded("/things", fetch)
     decoded.clear()
-    slices = Undecoded(endpoint=THINGS, items=items, strange=[]).slices(150)
+    slices = Undecoded(endpoint=THINGS, items=items, undecodable=[]).slices(150)
     taken: list[Counted] = []
     for found in slices:
         assert len(decoded) == len(taken) + len(found)
@@ -66,14 +66,14 @@ async def test_an_undecoded_list_is_decoded_as_it_is_taken() -> None:
     assert [one.metadata.name for one in taken] == [f"n{n}" for n in range(2 * PAGE)]
 
 
-def test_strange_objects_of_an_undecoded_list_are_left_out_and_told_once(
+def test_malformed_objects_of_an_undecoded_list_are_skipped_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     items = [msgspec.Raw(b'{"metadata":{"name":"a"}}'), msgspec.Raw(b'{"metadata":7}')]
-    strange: list[str] = []
-    first = Undecoded(endpoint=THINGS, items=items, strange=strange)
+    undecodable: list[str] = []
+    first = Undecoded(endpoint=THINGS, items=items, undecodable=undecodable)
     assert [one.metadata.name for found in first.slices(10) for one in found] == ["a"]
-    assert strange == ["unknown"]
-    again = Undecoded(endpoint=THINGS, items=items, strange=[], known=strange)
+    assert undecodable == ["unknown"]
+    again = Undecoded(endpoint=THINGS, items=items, undecodable=[], known=undecodable)
     assert [len(found) for found in again.slices(10)] == [1]
     assert len(caplog.records) == 1

@@ -1,10 +1,10 @@
-"""What blocks a pod's in-place update, decision by decision."""
+"""The reasons that block a pod's in-place update, decision by decision."""
 
 import pytest
 
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.resize.blocking import blocked_by
-from updater.resize.resize_state import ResizeStatus
+from updater.resize.blocked_update import blocked_by
+from updater.resize.resize_status import ResizeStatus
 
 NONE, DEFERRED = ResizeStatus.NONE, ResizeStatus.DEFERRED
 INFEASIBLE, ERROR = ResizeStatus.INFEASIBLE, ResizeStatus.ERROR
@@ -16,13 +16,13 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
     ("before", "status", "decision", "after"),
     [
         pytest.param(None, NONE, SENT, None, id="a resize is sent"),
-        pytest.param(None, NONE, BUDGET, None, id="a pod waits for its turn"),
+        pytest.param(None, NONE, BUDGET, None, id="a pod waits for budget"),
         pytest.param(
             Reason.RESIZE_INFEASIBLE,
             NONE,
             resize(Reason.RESIZE_PARTIAL),
             Reason.RESIZE_INFEASIBLE,
-            id="a part is sent, and the rest is still infeasible",
+            id="a part is sent, the rest is still infeasible",
         ),
         pytest.param(
             Reason.RESIZE_DEFERRED,
@@ -40,7 +40,7 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             DEFERRED,
             evict(Reason.RESIZE_DEFERRED_TOO_LONG),
             Reason.RESIZE_DEFERRED,
-            id="deferred for too long is no change",
+            id="deferred for too long: no change",
         ),
         pytest.param(
             Reason.RESIZE_DEFERRED, DEFERRED, SENT, Reason.RESIZE_DEFERRED, id="deferred, resent"
@@ -52,9 +52,7 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             None,
             id="deferred, then in progress",
         ),
-        pytest.param(
-            Reason.RESIZE_DEFERRED, NONE, BUDGET, None, id="deferred, and the condition has gone"
-        ),
+        pytest.param(Reason.RESIZE_DEFERRED, NONE, BUDGET, None, id="deferred, then no condition"),
         pytest.param(
             Reason.RESIZE_DEFERRED,
             INFEASIBLE,
@@ -77,7 +75,7 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             NONE,
             leave(Reason.INFEASIBLE_CACHED),
             Reason.RESIZE_INFEASIBLE,
-            id="infeasible before, and nothing is lower",
+            id="infeasible before, nothing is lower",
         ),
         pytest.param(
             Reason.RESIZE_INFEASIBLE,
@@ -92,7 +90,7 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             NONE,
             leave(Reason.TOO_SMALL),
             None,
-            id="infeasible, and no more is wanted",
+            id="infeasible, then the target is met",
         ),
         pytest.param(
             None, ERROR, wait(Reason.RESIZE_ERROR), Reason.RESIZE_ERROR, id="the kubelet fails"
@@ -108,7 +106,11 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             id="a quota refuses",
         ),
         pytest.param(
-            Reason.QUOTA_EXCEEDED, NONE, BUDGET, Reason.QUOTA_EXCEEDED, id="a wait ends no refusal"
+            Reason.QUOTA_EXCEEDED,
+            NONE,
+            BUDGET,
+            Reason.QUOTA_EXCEEDED,
+            id="a wait does not end a refusal",
         ),
         pytest.param(
             Reason.QUOTA_EXCEEDED,
@@ -118,7 +120,9 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             id="a policy refuses after a quota",
         ),
         pytest.param(Reason.QUOTA_EXCEEDED, NONE, SENT, None, id="refused, then accepted"),
-        pytest.param(None, NONE, wait(Reason.RESIZE_RETRY), None, id="a hiccup blocks nothing"),
+        pytest.param(
+            None, NONE, wait(Reason.RESIZE_RETRY), None, id="a transient error blocks nothing"
+        ),
         pytest.param(
             None,
             NONE,
@@ -138,7 +142,7 @@ SENT, BUDGET = resize(Reason.OUTSIDE_RANGE), wait(Reason.BUDGET_EXHAUSTED)
             NONE,
             leave(Reason.NOTHING_TO_DO),
             None,
-            id="refused, and the spec says what is wanted",
+            id="refused, then the spec has the target",
         ),
     ],
 )

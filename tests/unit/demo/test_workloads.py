@@ -1,12 +1,12 @@
-"""When a chapter of the demo has ended well, when it waits, and when it is spoiled."""
+"""The state of a workload of the demo: reached, waiting or failed."""
 
 from dataclasses import dataclass, field, replace
 
 import pytest
 
-from demo.story import (
-    CHAPTERS,
+from demo.workloads import (
     MIB,
+    WORKLOADS,
     Amounts,
     PodState,
     Verdict,
@@ -40,7 +40,7 @@ def state(request: Amounts = START, *, generation: str = "old", **more: object) 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    chapter: str
+    workload: str
     want: Verdict
     now: WorkloadState
     start: WorkloadState = field(default_factory=state)
@@ -49,134 +49,134 @@ class Case:
 CASES = [
     Case(
         id="nothing has started",
-        chapter="advice",
+        workload="advice",
         start=WorkloadState(),
         now=WorkloadState(),
         want=Verdict.WAITING,
     ),
     Case(
         id="no recommendation yet",
-        chapter="advice",
+        workload="advice",
         now=state(target=Amounts()),
         want=Verdict.WAITING,
     ),
     Case(
         id="overprovisioned: all replaced by smaller ones",
-        chapter="overprovisioned",
+        workload="overprovisioned",
         now=state(SMALL, generation="new", evictions=2),
         want=Verdict.REACHED,
     ),
     Case(
         id="overprovisioned: one old pod is left",
-        chapter="overprovisioned",
+        workload="overprovisioned",
         now=state(pods=(*pods(SMALL, generation="new", count=1), *pods(START, count=1))),
         want=Verdict.WAITING,
     ),
     Case(
-        id="overprovisioned: came back as large",
-        chapter="overprovisioned",
+        id="overprovisioned: replaced by pods of the same size",
+        workload="overprovisioned",
         now=state(START, generation="new", evictions=2),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
     Case(
         id="overprovisioned: resized instead of evicted",
-        chapter="overprovisioned",
+        workload="overprovisioned",
         now=state(SMALL, resizes=1),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
     Case(
         id="underprovisioned: the same pods, larger",
-        chapter="underprovisioned",
+        workload="underprovisioned",
         now=state(LARGE, resizes=2),
         want=Verdict.REACHED,
     ),
     Case(
         id="underprovisioned: not actuated yet",
-        chapter="underprovisioned",
+        workload="underprovisioned",
         now=state(pods=tuple(replace(pod, actual=START) for pod in pods(LARGE))),
         want=Verdict.WAITING,
     ),
     Case(
         id="underprovisioned: larger, but other pods",
-        chapter="underprovisioned",
+        workload="underprovisioned",
         now=state(LARGE, generation="new"),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
     Case(
         id="underprovisioned: larger, but restarted",
-        chapter="underprovisioned",
+        workload="underprovisioned",
         now=state(LARGE, restarts=1),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
     Case(
         id="toobig: resized without having been infeasible",
-        chapter="toobig",
+        workload="toobig",
         now=state(LARGE),
         want=Verdict.WAITING,
     ),
     Case(
         id="toobig: infeasible and not resized",
-        chapter="toobig",
+        workload="toobig",
         now=state(refused=1),
         want=Verdict.WAITING,
     ),
     Case(
         id="toobig: infeasible, then resized",
-        chapter="toobig",
+        workload="toobig",
         now=state(LARGE, refused=1, resizes=2),
         want=Verdict.REACHED,
     ),
     Case(
         id="toobig: evicted",
-        chapter="toobig",
+        workload="toobig",
         now=state(LARGE, refused=1, evictions=1),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
-    Case(id="leaker: not killed yet", chapter="leaker", now=state(), want=Verdict.WAITING),
+    Case(id="leaker: not killed yet", workload="leaker", now=state(), want=Verdict.WAITING),
     Case(
         id="leaker: killed, target not raised",
-        chapter="leaker",
+        workload="leaker",
         now=state(oom_kills=1),
         want=Verdict.WAITING,
     ),
     Case(
         id="leaker: killed once, replaced by a larger one",
-        chapter="leaker",
+        workload="leaker",
         now=state(LARGE, generation="new", oom_kills=1, evictions=1),
         want=Verdict.REACHED,
     ),
     Case(
         id="leaker: killed once, and evicted twice",
-        chapter="leaker",
+        workload="leaker",
         now=state(LARGE, generation="new", oom_kills=1, evictions=2),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
     Case(
         id="leaker: evicted, target not raised",
-        chapter="leaker",
+        workload="leaker",
         now=state(generation="new", oom_kills=1, evictions=1),
         want=Verdict.WAITING,
     ),
     Case(
         id="leaker: killed twice",
-        chapter="leaker",
+        workload="leaker",
         now=state(LARGE, generation="new", oom_kills=2, evictions=1),
-        want=Verdict.SPOILED,
+        want=Verdict.FAILED,
     ),
-    Case(id="advice: untouched", chapter="advice", now=state(), want=Verdict.REACHED),
-    Case(id="advice: resized", chapter="advice", now=state(resizes=1), want=Verdict.SPOILED),
-    Case(id="advice: evicted", chapter="advice", now=state(evictions=1), want=Verdict.SPOILED),
+    Case(id="advice: untouched", workload="advice", now=state(), want=Verdict.REACHED),
+    Case(id="advice: resized", workload="advice", now=state(resizes=1), want=Verdict.FAILED),
+    Case(id="advice: evicted", workload="advice", now=state(evictions=1), want=Verdict.FAILED),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_judge(case: Case) -> None:
-    chapter = next(chapter for chapter in CHAPTERS if chapter.name == case.chapter)
+    workload = next(workload for workload in WORKLOADS if workload.name == case.workload)
 
-    assert chapter.judge(case.start, case.now).verdict is case.want
+    assert workload.judge(case.start, case.now).verdict is case.want
 
 
-def test_what_is_given_back_and_what_others_get_are_summed_apart() -> None:
+def test_reductions_and_increases_are_summed_separately() -> None:
     before = {"web": state(START), "db": state(SMALL)}
     after = {"web": state(SMALL), "db": state(LARGE)}
 

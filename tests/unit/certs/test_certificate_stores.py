@@ -1,4 +1,4 @@
-"""Where ``certs.store`` keeps certificates, and when it keeps what is there."""
+"""The stores of certificates, and when their certificates are replaced."""
 
 import base64
 import stat
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs import authority, store
+from certs import authority, certificate_stores
 from certs.authority import Bundle, KeyMaker
 from certs.renewal import CertificatePolicy
 from certs.trust import CaBundleStore
@@ -30,7 +30,7 @@ def no_key() -> ec.EllipticCurvePrivateKey:
 
 
 def bundle(*, host: str = POLICY.hosts[0], days: float = 0) -> Bundle:
-    """One that was made so many days ago."""
+    """Return a bundle that was created ``days`` ago."""
     now = NOW - timedelta(days=days)
     return authority.create([host], make_key=make_key, now=now, lifetime=POLICY.lifetime)
 
@@ -39,7 +39,7 @@ OLD, NEW, EXPIRED = bundle(), bundle(), bundle(days=100)
 
 
 class FakeTrust:
-    """What API servers trust, and how that changed; without a webhook nothing is kept."""
+    """The CA bundle of the webhook and its changes; without a webhook writes have no effect."""
 
     def __init__(self, bundle: bytes = b"", *, webhook: bool = True) -> None:
         self.bundle = bundle
@@ -56,27 +56,27 @@ class FakeTrust:
 
 
 async def ensure(
-    *stores: store.Store,
+    *stores: certificate_stores.Store,
     trust: CaBundleStore | None = None,
     policy: CertificatePolicy = POLICY,
     make_key: KeyMaker = make_key,
     after: timedelta = timedelta(),
 ) -> Bundle:
-    return await store.ensure(
+    return await certificate_stores.ensure(
         stores, trust or FakeTrust(), policy, make_key=make_key, now=NOW + after
     )
 
 
 class FakeClient:
-    """Keeps one Secret, and counts the writes."""
+    """Stores one Secret, and counts the writes."""
 
     def __init__(self, data: dict[str, str] | None = None) -> None:
         self.there: dict[str, Any] | None = (
             None if data is None else {"metadata": {"resourceVersion": "1"}, "data": data}
         )
         self.writes = 0
-        self.meanwhile: Bundle | None = None  # what another process writes just before us
-        self.vanishes = False  # somebody deletes it just before we write
+        self.meanwhile: Bundle | None = None  # written by another process just before our write
+        self.vanishes = False  # the Secret is deleted just before our write
         self.may_create = True
 
     async def get(self, _endpoint: object, name: str, *, namespace: str) -> dict[str, Any]:
@@ -135,13 +135,13 @@ def encoded(kept: Bundle) -> dict[str, str]:
     return {name: base64.b64encode(raw).decode() for name, raw in members.items()}
 
 
-def secret(client: Any) -> store.Secret:
-    return store.Secret(client, "vpa", "vpa-tls-certs")
+def secret(client: Any) -> certificate_stores.Secret:
+    return certificate_stores.Secret(client, "vpa", "vpa-tls-certs")
 
 
-async def test_a_directory_gets_four_files_and_keys_are_private(tmp_path: Path) -> None:
+async def test_a_directory_gets_four_files_with_private_keys(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "certs"
-    made = await ensure(store.Directory(folder))
+    made = await ensure(certificate_stores.Directory(folder))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     assert modes == {
         "caKey.pem": 0o600,
@@ -149,25 +149,25 @@ async def test_a_directory_gets_four_files_and_keys_are_private(tmp_path: Path) 
         "serverKey.pem": 0o600,
         "serverCert.pem": 0o644,
     }
-    assert await store.Directory(folder).load() == made
+    assert await certificate_stores.Directory(folder).load() == made
 
 
 async def test_a_good_pair_is_kept(tmp_path: Path) -> None:
-    folder = store.Directory(tmp_path)
+    folder = certificate_stores.Directory(tmp_path)
     await folder.save(OLD)
     assert await ensure(folder, make_key=no_key) == OLD
 
 
 async def test_a_bad_pair_is_replaced(tmp_path: Path) -> None:
-    folder = store.Directory(tmp_path)
+    folder = certificate_stores.Directory(tmp_path)
     await folder.save(EXPIRED)
     made = await ensure(folder)
     assert made not in (EXPIRED, OLD)
     assert await folder.load() == made
 
 
-async def test_what_is_left_of_a_directory_goes_on(tmp_path: Path) -> None:
-    folder = store.Directory(tmp_path)
+async def test_an_incomplete_directory_is_completed(tmp_path: Path) -> None:
+    folder = certificate_stores.Directory(tmp_path)
     await folder.save(OLD)
     (tmp_path / "serverKey.pem").unlink()
     made = await ensure(folder)
@@ -176,11 +176,11 @@ async def test_what_is_left_of_a_directory_goes_on(tmp_path: Path) -> None:
     assert await folder.load() == made
 
 
-async def test_an_empty_directory_keeps_nothing(tmp_path: Path) -> None:
-    assert await store.Directory(tmp_path).load() is None
+async def test_an_empty_directory_has_no_bundle(tmp_path: Path) -> None:
+    assert await certificate_stores.Directory(tmp_path).load() is None
 
 
-async def test_what_is_left_of_a_secret_goes_on() -> None:
+async def test_an_incomplete_secret_is_completed() -> None:
     left = encoded(OLD)
     del left["caKey.pem"]
     made = await ensure(secret(FakeClient(left)))
@@ -188,10 +188,10 @@ async def test_what_is_left_of_a_secret_goes_on() -> None:
     assert made.authority.certificate.endswith(OLD.authority.certificate)
 
 
-async def test_a_directory_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_written_raises_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="can't write directory"):
-        await store.Directory(tmp_path / "file").save(NEW)
+        await certificate_stores.Directory(tmp_path / "file").save(NEW)
 
 
 async def test_a_secret_is_created() -> None:
@@ -218,11 +218,11 @@ async def test_a_good_secret_is_not_written() -> None:
     "data",
     [
         pytest.param({}, id="empty"),
-        pytest.param({"caKey.pem": "!!!"}, id="no base64"),
-        pytest.param({"ca": "", "cert": "", "key": ""}, id="another maker's keys"),
+        pytest.param({"caKey.pem": "!!!"}, id="not base64"),
+        pytest.param({"ca": "", "cert": "", "key": ""}, id="keys of another program"),
     ],
 )
-async def test_a_secret_of_another_shape_is_filled(data: dict[str, str]) -> None:
+async def test_an_invalid_secret_is_overwritten(data: dict[str, str]) -> None:
     client = FakeClient(data)
     made = await ensure(secret(client))
     assert client.there is not None
@@ -230,7 +230,7 @@ async def test_a_secret_of_another_shape_is_filled(data: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("data", [None, encoded(EXPIRED)], ids=["created", "changed"])
-async def test_of_two_processes_the_faster_wins(data: dict[str, str] | None) -> None:
+async def test_the_first_of_two_processes_wins(data: dict[str, str] | None) -> None:
     client = FakeClient(data)
     client.meanwhile = NEW
     trust = FakeTrust()
@@ -240,7 +240,7 @@ async def test_of_two_processes_the_faster_wins(data: dict[str, str] | None) -> 
     assert trust.written == [NEW.authority.certificate]
 
 
-async def test_a_secret_that_is_deleted_meanwhile_is_created() -> None:
+async def test_a_secret_that_is_deleted_before_the_write_is_created() -> None:
     client = FakeClient(encoded(EXPIRED))
     client.vanishes = True
     made = await ensure(secret(client))
@@ -248,23 +248,23 @@ async def test_a_secret_that_is_deleted_meanwhile_is_created() -> None:
     assert client.there["data"] == encoded(made)
 
 
-async def test_a_directory_follows_the_secret(tmp_path: Path) -> None:
-    client, folder = FakeClient(encoded(OLD)), store.Directory(tmp_path)
+async def test_a_directory_gets_the_bundle_of_the_secret(tmp_path: Path) -> None:
+    client, folder = FakeClient(encoded(OLD)), certificate_stores.Directory(tmp_path)
     await folder.save(NEW)
     await ensure(secret(client), folder, make_key=no_key)
     assert await folder.load() == OLD
     assert client.writes == 0
 
 
-async def test_a_bad_secret_follows_the_directory(tmp_path: Path) -> None:
-    client, folder = FakeClient(encoded(EXPIRED)), store.Directory(tmp_path)
+async def test_an_expired_secret_gets_the_bundle_of_the_directory(tmp_path: Path) -> None:
+    client, folder = FakeClient(encoded(EXPIRED)), certificate_stores.Directory(tmp_path)
     await folder.save(OLD)
     await ensure(secret(client), folder, make_key=no_key)
     assert client.there is not None
     assert client.there["data"] == encoded(OLD)
 
 
-async def test_the_webhook_trusts_what_is_kept() -> None:
+async def test_the_webhook_gets_the_kept_authority() -> None:
     trust = FakeTrust()
     await ensure(secret(FakeClient(encoded(OLD))), trust=trust, make_key=no_key)
     assert trust.written == [OLD.authority.certificate]
@@ -272,13 +272,13 @@ async def test_the_webhook_trusts_what_is_kept() -> None:
     assert trust.written == [OLD.authority.certificate]
 
 
-async def test_without_a_webhook_there_is_nobody_to_tell() -> None:
+async def test_without_a_webhook_no_ca_bundle_is_written() -> None:
     trust = FakeTrust(webhook=False)
     assert await ensure(secret(FakeClient(encoded(OLD))), trust=trust) == OLD
 
 
-class Watching:
-    """A store that remembers whom API servers trusted when something was kept."""
+class RecordingStore:
+    """A store that records the CA bundle of the webhook at each save."""
 
     def __init__(self, kept: Bundle, trust: FakeTrust) -> None:
         self.kept = kept
@@ -293,16 +293,16 @@ class Watching:
         self.kept = bundle
 
 
-async def test_a_renewal_tells_api_servers_before_anybody_serves_and_drops_last() -> None:
+async def test_a_renewal_updates_the_webhook_first_and_drops_the_old_authority_last() -> None:
     trust = FakeTrust(OLD.authority.certificate)
-    kept = Watching(OLD, trust)
+    kept = RecordingStore(OLD, trust)
     await ensure(kept, trust=trust, policy=replace(POLICY, forced=True))
     ((_, beside),) = kept.saved
     both = beside.authority.certificate
     assert beside.server == OLD.server
     assert trust.bundle == both
 
-    trust.bundle = OLD.authority.certificate  # a pod wrote the file of an old volume
+    trust.bundle = OLD.authority.certificate  # a pod wrote the file of an outdated volume
     await ensure(kept, trust=trust, after=POLICY.settle)
     _, (trusted, signed) = kept.saved
     assert trusted == both
@@ -316,13 +316,13 @@ async def test_a_renewal_tells_api_servers_before_anybody_serves_and_drops_last(
     assert trust.bundle == last.authority.certificate
 
 
-async def test_asking_for_a_renewal_begins_one_and_no_more() -> None:
-    kept = Watching(OLD, FakeTrust())
+async def test_a_forced_renewal_starts_once() -> None:
+    kept = RecordingStore(OLD, FakeTrust())
     await ensure(kept, policy=replace(POLICY, forced=True))
     assert len(kept.saved) == 1
 
 
-async def test_a_secret_that_was_deleted_leaves_trusted_what_pods_still_serve() -> None:
+async def test_after_the_deletion_of_a_secret_the_old_authority_stays_trusted() -> None:
     trust = FakeTrust(OLD.authority.certificate)
     made = await ensure(secret(FakeClient()), trust=trust)
     assert made.authority.certificate.endswith(OLD.authority.certificate)

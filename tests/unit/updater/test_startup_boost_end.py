@@ -1,4 +1,4 @@
-"""Which start-up boosts are over, and what their containers get: updater.md 11."""
+"""Expired start-up boosts, and the resources after a boost: updater.md 11."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,8 +16,8 @@ from common.recommendation.container_resources import WantedResources
 from common.resources import parse_quantities
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, resize, wait
-from updater.eviction.disruption import DisruptionBudget, GroupStanding, ReplicaGroup
-from updater.resize.startup_boost import (
+from updater.eviction.disruption_budget import DisruptionBudget, GroupStanding, ReplicaGroup
+from updater.resize.startup_boost_end import (
     boost_duration,
     decide_unboost,
     expired_boosts,
@@ -100,9 +100,11 @@ def group(running: int = 3, standing: GroupStanding = GroupStanding.OPEN) -> Rep
     ("given", "among", "expired", "want"),
     [
         pytest.param(
-            ready_since(MINUTE), group(), ("app",), resize(Reason.STARTUP_BOOST_OVER), id="over"
+            ready_since(MINUTE), group(), ("app",), resize(Reason.STARTUP_BOOST_OVER), id="expired"
         ),
-        pytest.param(ready_since(MINUTE), group(), (), wait(Reason.STARTUP_BOOSTED), id="goes on"),
+        pytest.param(
+            ready_since(MINUTE), group(), (), wait(Reason.STARTUP_BOOSTED), id="not expired"
+        ),
         pytest.param(
             ready_since(MINUTE, phase="Pending"),
             group(),
@@ -135,33 +137,37 @@ RECOMMENDED = WantedResources(requests=parse_quantities({"cpu": "80m"}))
 NOTHING = WantedResources()
 
 
-def test_an_expired_boost_makes_way_for_the_recommendation() -> None:
+def test_an_expired_boost_is_replaced_by_the_recommendation() -> None:
     ended = unboosted(ready_since(MINUTE), (RECOMMENDED,), expired=("app",))
-    assert ended is not None
-    assert ended.wanted == (RECOMMENDED,)
-    assert ended.annotations == ("vpaCpuStartupBoost/app",)
+    assert ended == (RECOMMENDED,)
 
 
-def test_without_a_recommendation_the_container_gets_back_what_it_had() -> None:
+def test_without_a_recommendation_the_earlier_request_is_restored() -> None:
     ended = unboosted(ready_since(MINUTE), (NOTHING,), expired=("app",))
     assert ended is not None
-    assert ended.wanted[0].requests == parse_quantities({"cpu": "50m"})
+    assert ended[0].requests == parse_quantities({"cpu": "50m"})
 
 
 MEMORY = WantedResources(requests=parse_quantities({"memory": "64Mi"}))
 HAD_LIMITS = parse_quantities({"cpu": "200m"})
 
-# What a container with 50m of CPU, and a limit of 200m, gets when its boost ends.
+# Resources after the boost of a container with 50m of CPU and a limit of 200m.
 EARLIER_CPU = [
-    pytest.param(MEMORY, ("app",), {"memory": "64Mi", "cpu": "50m"}, True, id="D33 memory alone"),
+    pytest.param(
+        MEMORY,
+        ("app",),
+        {"memory": "64Mi", "cpu": "50m"},
+        True,
+        id="D33: memory alone is recommended",
+    ),
     pytest.param(RECOMMENDED, ("app",), {"cpu": "80m"}, False, id="CPU is recommended"),
-    pytest.param(MEMORY, (), {"memory": "64Mi"}, False, id="the boost goes on"),
-    pytest.param(NOTHING, ("app",), {}, False, id="nothing is recommended"),
+    pytest.param(MEMORY, (), {"memory": "64Mi"}, False, id="the boost continues"),
+    pytest.param(NOTHING, ("app",), {}, False, id="no recommendation"),
 ]
 
 
 @pytest.mark.parametrize(("recommended", "expired", "requests", "limited"), EARLIER_CPU)
-def test_the_cpu_from_before_comes_back_where_none_is_recommended(
+def test_the_earlier_cpu_is_restored_if_no_cpu_is_recommended(
     recommended: WantedResources,
     expired: tuple[str, ...],
     requests: dict[str, str],
@@ -174,13 +180,11 @@ def test_the_cpu_from_before_comes_back_where_none_is_recommended(
     assert wanted.limits == (HAD_LIMITS if limited else {})
 
 
-def test_a_boost_that_goes_on_is_left_alone() -> None:
+def test_a_boost_that_continues_is_unchanged() -> None:
     ended = unboosted(ready_since(MINUTE), (RECOMMENDED,), expired=())
-    assert ended is not None
-    assert ended.wanted == (NOTHING,)
-    assert not ended.containers
+    assert ended == (NOTHING,)
 
 
-def test_an_annotation_that_cannot_be_read_stops_the_removal() -> None:
+def test_an_unreadable_annotation_prevents_the_removal() -> None:
     boosted = pod(annotations={"vpaCpuStartupBoost/app": "what?"})
     assert unboosted(boosted, (NOTHING,), expired=("app",)) is None

@@ -1,4 +1,4 @@
-"""What an update changes, as Events and logs tell it."""
+"""The changes of an update, as Events and logs describe them."""
 
 from typing import Any
 
@@ -8,7 +8,12 @@ import pytest
 from common.api.core import Pod
 from common.patches import Operation, add, remove
 from common.quantity import Quantity
-from common.recommendation.changes import ResourceChange, patch_changes, request_changes, summary
+from common.recommendation.resource_changes import (
+    ResourceChange,
+    patch_changes,
+    request_changes,
+    summary,
+)
 from common.resources import ResourceQuantities
 
 
@@ -17,7 +22,7 @@ def amounts(**texts: str) -> ResourceQuantities:
 
 
 @pytest.mark.parametrize(
-    ("present", "wanted", "told"),
+    ("present", "wanted", "expected"),
     [
         pytest.param(amounts(cpu="1"), amounts(cpu="1000m"), "", id="equal by value"),
         pytest.param(
@@ -31,9 +36,9 @@ def amounts(**texts: str) -> ResourceQuantities:
     ],
 )
 def test_requests_and_targets(
-    present: ResourceQuantities, wanted: ResourceQuantities, told: str
+    present: ResourceQuantities, wanted: ResourceQuantities, expected: str
 ) -> None:
-    assert summary(request_changes({"app": present}, {"app": wanted})) == told
+    assert summary(request_changes({"app": present}, {"app": wanted})) == expected
 
 
 POD = {
@@ -48,7 +53,7 @@ APP = "/spec/containers/0/resources"
 
 
 @pytest.mark.parametrize(
-    ("operations", "told"),
+    ("operations", "expected"),
     [
         pytest.param([add(f"{APP}/requests/cpu", "250m")], "app cpu 100m -> 250m", id="a request"),
         pytest.param([add(f"{APP}/limits/cpu", "2")], "app cpu limit 1 -> 2", id="a limit"),
@@ -84,13 +89,13 @@ APP = "/spec/containers/0/resources"
         ),
     ],
 )
-def test_patches(operations: list[Operation], told: str) -> None:
+def test_patches(operations: list[Operation], expected: str) -> None:
     raw: Any = {"metadata": {"name": "web-0"}, "spec": POD}
     pod = msgspec.convert(raw, Pod)
-    assert summary(patch_changes(pod, operations)) == told
+    assert summary(patch_changes(pod, operations)) == expected
 
 
-def test_containers_stand_apart_and_the_text_is_bounded() -> None:
+def test_containers_are_separated_by_semicolons_and_the_text_is_bounded() -> None:
     few = [ResourceChange("app", "cpu", "1", "2"), ResourceChange("app", "memory", "1", "2")]
     assert summary([*few, ResourceChange("side", "cpu", "1", "2")]) == (
         "app cpu 1 -> 2, memory 1 -> 2; side cpu 1 -> 2"

@@ -1,4 +1,4 @@
-"""Where a resize stands and what follows: the tables of updater.md 10 as a table of cases."""
+"""The status of a resize and the next decision: the tables of updater.md 10."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,20 +12,12 @@ from common.recommendation.preflight import Check, Refusal
 from common.resources import ResourceQuantities, parse_quantities
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, evict, leave, resize, wait
-from updater.eviction.disruption import DisruptionBudget, GroupStanding, ReplicaGroup
+from updater.eviction.disruption_budget import DisruptionBudget, GroupStanding, ReplicaGroup
+from updater.resize.infeasible_resize import Infeasible, Targets, lower_somewhere
+from updater.resize.resize_decision import ResizeDecision, decide_resize
 from updater.resize.resize_plan import ResizePlan
-from updater.resize.resize_state import (
-    Infeasible,
-    ResizeDecision,
-    ResizeStatus,
-    Targets,
-    Timeouts,
-    decide_resize,
-    lower_somewhere,
-    resize_status,
-    resizing_since,
-    unfinished,
-)
+from updater.resize.resize_status import ResizeStatus, resize_status, resizing_since
+from updater.resize.resize_timeouts import Timeouts, unfinished
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
@@ -44,7 +36,7 @@ def condition(
 
 
 def pod_with(*conditions: PodCondition, phase: str = "Running") -> Pod:
-    """A pod whose one container asks for 100m and 100Mi."""
+    """Return a pod whose container has requests of 100m and 100Mi."""
     ordinary = pod()
     return Pod(
         metadata=ordinary.metadata,
@@ -74,17 +66,17 @@ def test_resize_status(conditions: tuple[PodCondition, ...], want: ResizeStatus)
     assert resize_status(pod_with(*conditions)) is want
 
 
-def test_a_false_condition_hides_no_true_one() -> None:
-    """10.1: in the reference the first of the two conditions answers alone."""
+def test_a_false_condition_does_not_hide_a_true_one() -> None:
+    """10.1: in the reference only the first of the two conditions counts."""
     hidden = pod_with(condition(PENDING, "Deferred", status="False"), condition(IN_PROGRESS))
     assert resize_status(hidden) is ResizeStatus.IN_PROGRESS
 
 
 SINCE = {
     "the condition's transition": (60, None, None, 60),
-    "a later patch of ours": (600, 60, None, 60),
+    "a later patch by the updater": (600, 60, None, 60),
     "a later transition": (60, 600, None, 60),
-    "the transition goes before what we saw": (60, None, 30, 60),
+    "the transition takes precedence over the first observation": (60, None, 30, 60),
 }
 
 
@@ -100,7 +92,7 @@ def test_resizing_since(
     assert since == NOW - timedelta(seconds=want)
 
 
-def test_without_any_time_the_clock_starts_when_we_first_saw_it() -> None:
+def test_without_a_transition_time_the_first_observation_counts() -> None:
     timeless = PodCondition(type=PENDING, status="True", reason="Deferred")
     seen = NOW - timedelta(seconds=30)
     assert resizing_since(pod_with(timeless), sent_at=None, first_seen=seen) == seen
@@ -124,7 +116,7 @@ MINUTES = timedelta(minutes=1)
         (ResizeStatus.IN_PROGRESS, 60 * MINUTES + timedelta(seconds=1), None),
     ],
 )
-def test_the_kubelet_gets_its_time(
+def test_time_outs_of_unfinished_resizes(
     status: ResizeStatus, age: timedelta, want: Decision | None
 ) -> None:
     assert unfinished(status, since=NOW - age, timeouts=Timeouts(), now=NOW) == want
@@ -220,27 +212,45 @@ BOTH = [
         want=wait(Reason.CONTROLLER_UNKNOWN),
     ),
     Case(id="pending pod", phase="Pending", want=wait(Reason.POD_PENDING)),
-    Case(id="spec says so already", changes=False, want=leave(Reason.NOTHING_TO_DO)),
+    Case(id="the spec has the target", changes=False, want=leave(Reason.NOTHING_TO_DO)),
     Case(
-        id="spec says so already, no room",
+        id="the spec has the target, no room",
         changes=False,
         budget=NO_ROOM,
         want=leave(Reason.NOTHING_TO_DO),
     ),
     Case(
-        id="a quota refused a moment ago",
+        id="refused by a quota before",
         held=Reason.QUOTA_EXCEEDED,
         want=wait(Reason.QUOTA_EXCEEDED),
     ),
 ]
 ONLY_IN_PLACE = [
     Case(id="deferred", state=DEFERRED, want=wait(Reason.RESIZE_DEFERRED)),
-    Case(id="deferred for ever", state=DEFERRED, overdue=True, want=wait(Reason.RESIZE_DEFERRED)),
     Case(
-        id="in progress for ever", state=WORKING, overdue=True, want=wait(Reason.RESIZE_IN_PROGRESS)
+        id="deferred longer than the time-out",
+        state=DEFERRED,
+        overdue=True,
+        want=wait(Reason.RESIZE_DEFERRED),
     ),
-    Case(id="error for ever", state=ERROR, overdue=True, want=wait(Reason.RESIZE_ERROR)),
-    Case(id="unknown for ever", state=UNKNOWN, overdue=True, want=wait(Reason.RESIZE_UNKNOWN)),
+    Case(
+        id="in progress longer than the time-out",
+        state=WORKING,
+        overdue=True,
+        want=wait(Reason.RESIZE_IN_PROGRESS),
+    ),
+    Case(
+        id="error longer than the time-out",
+        state=ERROR,
+        overdue=True,
+        want=wait(Reason.RESIZE_ERROR),
+    ),
+    Case(
+        id="unknown longer than the time-out",
+        state=UNKNOWN,
+        overdue=True,
+        want=wait(Reason.RESIZE_UNKNOWN),
+    ),
     Case(
         id="infeasible, nothing lower",
         state=INFEASIBLE,
@@ -256,14 +266,14 @@ ONLY_IN_PLACE = [
         want=GO,
     ),
     Case(
-        id="infeasible, as remembered",
+        id="infeasible, equal to remembered",
         state=INFEASIBLE,
         stored=reported(WANTED),
         want=leave(Reason.INFEASIBLE_CACHED),
         remembers=reported(WANTED),
     ),
     Case(
-        id="refused before, same",
+        id="refused before, equal",
         stored=refused(WANTED),
         want=leave(Reason.INFEASIBLE_CACHED),
         remembers=refused(WANTED),
@@ -276,7 +286,7 @@ ONLY_IN_PLACE = [
         budget=NO_ROOM,
         want=wait(Reason.BUDGET_EXHAUSTED),
     ),
-    Case(id="reported before, reported no longer", stored=reported(WANTED), want=GO),
+    Case(id="reported before, no longer reported", stored=reported(WANTED), want=GO),
     Case(
         id="would change the QoS class",
         refused=Check.QOS_CLASS,
@@ -293,7 +303,7 @@ ONLY_IN_PLACE = [
         want=leave(Reason.REPLACEMENT_WOULD_BE_REFUSED),
     ),
     Case(
-        id="refused for good a moment ago",
+        id="refused permanently before",
         held=Reason.RESIZE_REFUSED,
         want=wait(Reason.RESIZE_REFUSED),
     ),
@@ -356,7 +366,7 @@ WITH_FALLBACK = [
     ),
     Case(id="a quota would refuse it", refused=Check.QUOTA, want=evict(Reason.RESIZE_REFUSED)),
     Case(
-        id="refused for good a moment ago",
+        id="refused permanently before",
         held=Reason.RESIZE_REFUSED,
         want=evict(Reason.RESIZE_REFUSED),
     ),
@@ -410,16 +420,16 @@ def test_mode_in_place_never_evicts(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", ONLY_IN_PLACE, ids=lambda case: case.id)
-def test_in_mode_in_place_nothing_follows_when_the_kubelet_takes_its_time(case: Case) -> None:
+def test_in_mode_in_place_a_wait_has_no_end(case: Case) -> None:
     assert decide(case, IN_PLACE).decision.until is None
 
 
-def test_with_fallback_an_eviction_follows() -> None:
+def test_with_fallback_a_wait_ends_at_the_time_out() -> None:
     waiting = Case(id="", state=DEFERRED, want=wait(Reason.RESIZE_DEFERRED))
     assert decide(waiting, OR_RECREATE).decision.until == NOW + 5 * MINUTES
 
 
-def test_a_pod_that_nobody_would_replace_is_left_alone() -> None:
+def test_a_pod_without_controller_is_not_resized() -> None:
     decided = decide_resize(
         Reason.OUTSIDE_RANGE,
         pod_with(),

@@ -1,4 +1,4 @@
-"""What the preflight leads to, in passes over one VPA; the table is ``preflight.md``."""
+"""The effect of the preflight in passes over one VPA; the table is ``preflight.md``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from common.api.core import (
 from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from updater.decision import Action, Decision, Reason, leave, wait
-from updater.eviction.disruption import DisruptionPolicy
+from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.eviction.dry_run_answer import DryRunRefusal
 from updater.pass_context import Rules
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
@@ -65,8 +65,8 @@ def quota(
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
-    """A pod whose container ``app`` has 100m and 100Mi, and is recommended twice as much."""
+class PreflightCase:
+    """A pod whose container ``app`` has 100m and 100Mi; the target is twice as much."""
 
     has: Container = field(default_factory=lambda: app({"cpu": "100m", "memory": "100Mi"}))
     beside: tuple[Container, ...] = ()
@@ -75,51 +75,51 @@ class World:
     quotas: Mapping[str, tuple[ResourceQuota, ...]] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     qos_class: str = "Burstable"
-    refused: bool = False  # in a dry run of the last pass
+    refused: bool = False  # by a dry run of the last pass
 
 
-USED = {"requests.cpu": "500m"}  # two that are right, and the one with 100m
+USED = {"requests.cpu": "500m"}  # two pods with 200m, and the one with 100m
 SHORT = quota({"requests.cpu": "599m"}, USED)
-WORLDS = {
-    "breaks nothing": World(),
-    "LimitRange: no limit where there has to be one": World(
+PREFLIGHT_CASES = {
+    "breaks nothing": PreflightCase(),
+    "LimitRange: no limit where there has to be one": PreflightCase(
         limit_ranges=(limit_range(max={"memory": "1Gi"}),)
     ),
-    "LimitRange: a default limit below a request": World(
+    "LimitRange: a default limit below a request": PreflightCase(
         limit_ranges=(limit_range(default={"memory": "150Mi"}),),
         has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "150m"}),
         beside=(container("log", requests={"cpu": "1m", "memory": "151Mi"}),),
     ),
-    "LimitRange: the minimum of a Pod": World(
+    "LimitRange: the minimum of a Pod": PreflightCase(
         limit_ranges=(limit_range("Pod", min={"ephemeral-storage": "1Gi"}),)
     ),
-    "pod-level request: the containers are fitted into it": World(
+    "pod-level request: the containers are fitted into it": PreflightCase(
         stanza=ResourceRequirements(requests={"cpu": "199m"})
     ),
-    "pod-level request: the containers need as much": World(
+    "pod-level request: the containers need as much": PreflightCase(
         stanza=ResourceRequirements(requests={"cpu": "200m"})
     ),
-    "pod-level limit: a container has more": World(
+    "pod-level limit: a container has more": PreflightCase(
         has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "100m"}),
         stanza=ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "1", "memory": "1Gi"}),
         beside=(container("log", requests={"cpu": "1m"}, limits={"cpu": "1001m"}),),
     ),
-    "quota: one millicore short": World(quotas={"default": SHORT}),
-    "quota: fits exactly": World(quotas={"default": quota({"requests.cpu": "600m"}, USED)}),
-    "quota: of a scope that can't be judged": World(
+    "quota: one millicore short": PreflightCase(quotas={"default": SHORT}),
+    "quota: fits exactly": PreflightCase(quotas={"default": quota({"requests.cpu": "600m"}, USED)}),
+    "quota: of a scope that can't be judged": PreflightCase(
         quotas={"default": quota({"requests.cpu": "599m"}, USED, scopes=["NotTerminating"])}
     ),
-    "quota: counts what no container states": World(
+    "quota: counts what no container states": PreflightCase(
         quotas={"default": quota({"limits.cpu": "9"}, {"limits.cpu": "0"})}
     ),
-    "quota: of another namespace": World(quotas={"elsewhere": SHORT}),
-    "QoS class: another one": World(has=app(), qos_class="BestEffort"),
-    "QoS class: another one, and the quota is short": World(
+    "quota: of another namespace": PreflightCase(quotas={"elsewhere": SHORT}),
+    "QoS class: another one": PreflightCase(has=app(), qos_class="BestEffort"),
+    "QoS class: another one, and the quota is short": PreflightCase(
         has=app(),
         qos_class="BestEffort",
         quotas={"default": quota({"requests.cpu": "599m"}, {"requests.cpu": "400m"})},
     ),
-    "a resize that a LimitRange refuses, a replacement passes": World(
+    "a resize that a LimitRange refuses, a replacement passes": PreflightCase(
         beside=(container("log", requests={"cpu": "2"}, limits={"cpu": "2"}),),
         has=app({"cpu": "100m", "memory": "100Mi"}, {"cpu": "100m"}),
         annotations={
@@ -127,7 +127,7 @@ WORLDS = {
         },
         limit_ranges=(limit_range(max={"cpu": "1"}),),
     ),
-    "dry run: a policy refuses": World(refused=True),
+    "dry run: a policy refuses": PreflightCase(refused=True),
 }
 MODES = {
     "Recreate": UpdateMode.RECREATE,
@@ -136,9 +136,9 @@ MODES = {
 }
 
 
-def pod(name: str, world: World) -> LivePod:
-    good = World(has=app(TARGET))
-    mine = world if name == "web-0" else replace(good, stanza=None)
+def pod(name: str, case: PreflightCase) -> LivePod:
+    good = PreflightCase(has=app(TARGET))
+    mine = case if name == "web-0" else replace(good, stanza=None)
     return LivePod(
         metadata=LivePodMeta(
             name=name,
@@ -152,8 +152,8 @@ def pod(name: str, world: World) -> LivePod:
     )
 
 
-def cluster(world: World, mode: UpdateMode, *, names: Sequence[str] = ()) -> ClusterSnapshot:
-    pods = tuple(pod(name, world) for name in names or ("web-0", "web-1", "web-2"))
+def cluster(case: PreflightCase, mode: UpdateMode, *, names: Sequence[str] = ()) -> ClusterSnapshot:
+    pods = tuple(pod(name, case) for name in names or ("web-0", "web-1", "web-2"))
     exactly = recommendation(target=TARGET, lower=TARGET, upper=TARGET)
     scaled = AutoscaledPods(
         vpa=vpa(mode=mode.value, recommendations=(exactly,)),
@@ -161,15 +161,15 @@ def cluster(world: World, mode: UpdateMode, *, names: Sequence[str] = ()) -> Clu
         pods=pods,
         controllers={each.metadata.uid: WEB for each in pods},
         replicas={WEB: len(pods)},
-        limit_ranges=world.limit_ranges,
+        limit_ranges=case.limit_ranges,
     )
     living = frozenset(each.metadata.uid for each in pods)
-    return ClusterSnapshot(autoscaled=(scaled,), living=living, quotas=world.quotas)
+    return ClusterSnapshot(autoscaled=(scaled,), living=living, quotas=case.quotas)
 
 
-def before(world: World, given: ClusterSnapshot) -> UpdaterState:
-    """What an earlier pass left."""
-    if not world.refused:
+def state_before(case: PreflightCase, given: ClusterSnapshot) -> UpdaterState:
+    """Return the state after an earlier pass."""
+    if not case.refused:
         return UpdaterState()
     autoscaler = given.autoscaled[0].vpa
     until = NOW + timedelta(minutes=1)
@@ -201,9 +201,9 @@ CELLS = tuple(cells())
 
 @pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
 async def test_preflight(rule: str, mode: str, want: str) -> None:
-    world, actuator = WORLDS[rule], FakeActuator()
-    given = cluster(world, MODES[mode])
-    after = await run(given, actuator, state=before(world, given), rules=RULES)
+    case, actuator = PREFLIGHT_CASES[rule], FakeActuator()
+    given = cluster(case, MODES[mode])
+    after = await run(given, actuator, state=state_before(case, given), rules=RULES)
     decision = after.of("uid-web-0").decision
     assert decision is not None
     assert f"{decision.action.value} {decision.reason.value}" == want
@@ -221,21 +221,21 @@ async def test_preflight(rule: str, mode: str, want: str) -> None:
 
 
 @pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
-async def test_the_plan_says_the_same(rule: str, mode: str, want: str) -> None:
-    world = WORLDS[rule]
-    given = cluster(world, MODES[mode])
-    planned = await preview(given, before(world, given), rules=RULES)
+async def test_the_plan_has_the_same_decision(rule: str, mode: str, want: str) -> None:
+    case = PREFLIGHT_CASES[rule]
+    given = cluster(case, MODES[mode])
+    planned = await preview(given, state_before(case, given), rules=RULES)
     found = planned["uid-web-0"]
     assert f"{found.action.value} {found.reason.value}" == want
     assert bool(found.detail) is ("would" in want and not want.startswith("evict"))
 
 
-def test_every_world_is_in_the_table() -> None:
-    assert {rule for rule, _, _ in CELLS} == set(WORLDS)
+def test_every_case_is_in_the_table() -> None:
+    assert {rule for rule, _, _ in CELLS} == set(PREFLIGHT_CASES)
 
 
 async def test_an_event_is_emitted_once_per_change() -> None:
-    given = cluster(WORLDS["quota: one millicore short"], UpdateMode.RECREATE)
+    given = cluster(PREFLIGHT_CASES["quota: one millicore short"], UpdateMode.RECREATE)
     first, second = FakeActuator(), FakeActuator()
     state = await run(given, first, rules=RULES)
     await run(given, second, state=state, rules=RULES)
@@ -246,9 +246,9 @@ async def test_an_event_is_emitted_once_per_change() -> None:
     assert not second.refused
 
 
-async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() -> None:
-    tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
-    roomy = cluster(WORLDS["quota: fits exactly"], UpdateMode.IN_PLACE)
+async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_be_accepted() -> None:
+    tight = cluster(PREFLIGHT_CASES["quota: one millicore short"], UpdateMode.IN_PLACE)
+    roomy = cluster(PREFLIGHT_CASES["quota: fits exactly"], UpdateMode.IN_PLACE)
     actuator = FakeActuator()
     state = UpdaterState()
     for given in (tight, tight, roomy):
@@ -258,24 +258,24 @@ async def test_a_resize_that_would_be_refused_is_blocked_until_it_would_not() ->
     assert not actuator.refused
 
 
-async def test_that_nothing_is_wanted_any_more_is_told_of_the_change_that_was_blocked() -> None:
+async def test_a_blocked_resize_that_is_no_longer_wanted_is_reported_as_unblocked() -> None:
     actuator = FakeActuator()
-    tight = cluster(WORLDS["quota: one millicore short"], UpdateMode.IN_PLACE)
+    tight = cluster(PREFLIGHT_CASES["quota: one millicore short"], UpdateMode.IN_PLACE)
     state = await run(tight, actuator, rules=RULES)
-    settled = cluster(World(has=app(TARGET)), UpdateMode.IN_PLACE)
+    settled = cluster(PreflightCase(has=app(TARGET)), UpdateMode.IN_PLACE)
     await run(settled, actuator, state=state, rules=RULES)
     assert actuator.unblocked == [("web-0", Reason.TOO_YOUNG, CHANGES)]
 
 
 @pytest.mark.parametrize("mode", [UpdateMode.OFF, *MODES.values()])
-async def test_a_boost_whose_end_would_be_refused_is_blocked_until_it_would_not(
+async def test_the_end_of_a_boost_that_would_be_refused_is_blocked_until_accepted(
     mode: UpdateMode,
 ) -> None:
-    world = World(
+    case = PreflightCase(
         has=app({"cpu": "500m", "memory": "200Mi"}),
         annotations={startup_boost_key("app"): '{"requests":{"cpu":"100m"}}'},
     )
-    given = cluster(world, mode, names=["web-0"])
+    given = cluster(case, mode, names=["web-0"])
     (scaled,) = given.autoscaled
     boosting = structs.replace(scaled.vpa.spec, startup_boost=StartupBoost())
     ready = PodCondition(type="Ready", status="True", last_transition_time=NOW - timedelta(hours=1))
@@ -303,15 +303,17 @@ async def test_a_boost_whose_end_would_be_refused_is_blocked_until_it_would_not(
     assert not actuator.refused
 
 
-async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
-    """Two pods may be down, but only one may grow."""
-    world = World(quotas={"default": quota({"requests.cpu": "500m"}, {"requests.cpu": "400m"})})
+async def test_actions_of_one_pass_share_the_remaining_quota() -> None:
+    """Two pods may be unavailable, but the quota has room for one."""
+    case = PreflightCase(
+        quotas={"default": quota({"requests.cpu": "500m"}, {"requests.cpu": "400m"})}
+    )
     pods = tuple(
-        LivePod(metadata=structs.replace(each.metadata), spec=pod("web-0", world).spec)
-        for each in (pod(f"web-{number}", world) for number in range(4))
+        LivePod(metadata=structs.replace(each.metadata), spec=pod("web-0", case).spec)
+        for each in (pod(f"web-{number}", case) for number in range(4))
     )
     for mode, sent in ((UpdateMode.RECREATE, "evicted"), (UpdateMode.IN_PLACE, "resized")):
-        given = cluster(world, mode)
+        given = cluster(case, mode)
         (scaled,) = given.autoscaled
         scaled = replace(
             scaled,
@@ -325,16 +327,18 @@ async def test_actions_of_one_pass_share_what_a_quota_has_left() -> None:
         assert len(getattr(actuator, sent)) == 1
 
 
-async def test_a_quota_that_can_not_be_read_keeps_the_pod() -> None:
+async def test_an_unreadable_quota_prevents_actions() -> None:
     unreadable = quota({"requests.cpu": "many"}, {"requests.cpu": "1"})
     for mode in MODES.values():
         after = await run(
-            cluster(World(quotas={"default": unreadable}), mode), FakeActuator(), rules=RULES
+            cluster(PreflightCase(quotas={"default": unreadable}), mode),
+            FakeActuator(),
+            rules=RULES,
         )
         assert after.of("uid-web-0").decision == leave(Reason.UNREADABLE)
 
 
-def test_the_detail_does_not_tell_decisions_apart() -> None:
+def test_decisions_with_other_details_are_equal() -> None:
     held = wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail="one")
     assert held == Decision(Action.WAIT, Reason.REPLACEMENT_WOULD_BE_REFUSED, None, "another")
     assert held.is_preflight
