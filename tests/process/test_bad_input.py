@@ -1,4 +1,4 @@
-"""What makes no sense, in objects and on the wire, costs what it concerns and nobody else."""
+"""Invalid objects and requests affect only themselves."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
 from workloads import NAMESPACE, autoscaler, deploy, loosened
 
-NONSENSE = {"containerName": "app", "target": {"cpu": "lots", "memory": "1Gi of it"}}
-STRANGE: dict[str, dict[str, dict[str, str]]] = {
+INVALID = {"containerName": "app", "target": {"cpu": "lots", "memory": "1Gi of it"}}
+UNUSUAL: dict[str, dict[str, dict[str, str]]] = {
     "nothing": {"requests": {}},
     "exponents": {"requests": {"cpu": "2e-1", "memory": "1.5e8"}},
     "tiny": {"requests": {"cpu": "1n", "memory": "1m"}, "limits": {"memory": "129Mi"}},
@@ -34,42 +34,42 @@ MALFORMED = (
 )
 
 
-async def test_objects_that_make_no_sense_stop_nobody_else(tmp_path: Path) -> None:
+async def test_invalid_objects_affect_no_other_object(tmp_path: Path) -> None:
     async with world(tmp_path, change=loosened) as it:
         recommender = await it.start("recommender")
-        # Written before our webhook was there, or by a version of ours that is yet to come.
+        # Written before our webhook was registered, or for a later version of ours.
         await deploy(it.client, "sideways", replicas=2, mode="Sideways")
         await deploy(it.client, "nonsense", replicas=2, recommenders=[{"name": "another"}])
-        await publish_nonsense(it, "nonsense")
+        await publish_invalid_recommendation(it, "nonsense")
         policy = {"containerName": "*", "minAllowed": {"cpu": "a few"}}
         await deploy(
             it.client, "bounded", replicas=2, resourcePolicy={"containerPolicies": [policy]}
         )
         await deploy(it.client, "fine", replicas=2)
-        for name, resources in STRANGE.items():
+        for name, resources in UNUSUAL.items():
             requests, limits = resources["requests"], resources.get("limits")
             await deploy(it.client, name, replicas=2, requests=requests, limits=limits)
         await deploy(it.client, "ghosts", replicas=2, node="nowhere")
         await it.until(lambda: len(it.pods_of("ghosts")) == 2)
         for pod in it.pods_of("ghosts"):
-            await haunt(it, pod.metadata.name)
+            await report_invalid_resources(it, pod.metadata.name)
         await it.until(lambda: bool(it.target("fine")) and bool(it.target("sideways")))
 
         admission, updater = await it.start("admission"), await it.start("updater")
-        await it.until(lambda: all(it.fits(name, 2) for name in ("fine", *STRANGE)))
+        await it.until(lambda: all(it.fits(name, 2) for name in ("fine", *UNUSUAL)))
         await it.passes(recommender, updater)
         for name in ("sideways", "nonsense", "bounded", "ghosts"):
             assert it.evicted(name) + it.resized(name) == [], name
-        assert it.target("nonsense") == NONSENSE["target"]
+        assert it.target("nonsense") == INVALID["target"]
         for process in (recommender, updater, admission):
             assert process.said("Traceback") == [], process.name
             assert await process.get("/health-check") == (200, "OK")
 
-        await malformed_reviews(it, admission)
+        await check_malformed_reviews(it, admission)
 
 
-async def haunt(it: World, pod: str) -> None:
-    """Let a pod on a node that nobody has seen report resources that are none."""
+async def report_invalid_resources(it: World, pod: str) -> None:
+    """Let a pod on a missing node report invalid resources."""
     reported = {
         "name": "app",
         "ready": True,
@@ -90,8 +90,8 @@ async def haunt(it: World, pod: str) -> None:
     )
 
 
-async def publish_nonsense(it: World, name: str) -> None:
-    recommendation = {"containerRecommendations": [NONSENSE]}
+async def publish_invalid_recommendation(it: World, name: str) -> None:
+    recommendation = {"containerRecommendations": [INVALID]}
     await it.client.patch(
         VPAS,
         name,
@@ -102,8 +102,8 @@ async def publish_nonsense(it: World, name: str) -> None:
     )
 
 
-async def malformed_reviews(it: World, admission: Process) -> None:
-    """Each is answered, and the next one that makes sense, too."""
+async def check_malformed_reviews(it: World, admission: Process) -> None:
+    """Check that malformed reviews and the valid ones after them get a response."""
     (hook,) = (await it.client.get(MUTATING_WEBHOOKS, "vpa-webhook-config"))["webhooks"]
     port = urlsplit(hook["clientConfig"]["url"]).port
     assert port is not None
@@ -115,7 +115,7 @@ async def malformed_reviews(it: World, admission: Process) -> None:
                 assert json.loads(answer)["response"]["allowed"], body[:40]
             pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "app"}]}}
             assert (await connection.review(pod_request(pod, namespace=NAMESPACE)))["allowed"]
-    # A VPA that makes no sense is the one thing that is refused.
+    # Only an invalid VPA is refused.
     async with Connection.to(port, it.authority) as connection:
         request = vpa_request(autoscaler("new", "Sideways"))
         assert not (await connection.review(request))["allowed"]

@@ -1,4 +1,4 @@
-"""A replica that was stopped or cut off while another one took over: it overwrites nothing."""
+"""A replica that was stopped or disconnected until another one led: it overwrites nothing."""
 
 import asyncio
 import signal
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from common.api.core import Pod
 from common.kube.client import PatchType
 from common.kube.endpoints import CHECKPOINTS, POD_METRICS, VPAS
+from fake_api import TIMEOUT
 from process_harness import World, account, world
 from sandbox.apiserver.audit import Entry
 from sandbox.apiserver.faults import ApiFault, ApiFaults, Calls, Effect, Refusal
@@ -24,7 +23,7 @@ NAMES = tuple(f"web-{number}" for number in range(6))
 OFF = {"updatePolicy": {"updateMode": "Off"}}
 
 
-def elected(*, lease: float, deadline: float) -> tuple[str, ...]:
+def election_flags(*, lease: float, deadline: float) -> tuple[str, ...]:
     return (
         "--leader-elect",
         f"--leader-elect-lease-duration={lease}s",
@@ -34,7 +33,7 @@ def elected(*, lease: float, deadline: float) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Disturbance:
+class CallFault:
     """A fault of calls of the former leader."""
 
     faults: ApiFaults
@@ -46,14 +45,14 @@ class Disturbance:
         return self.faults.hits(self.rule)
 
 
-def disturb(it: World, effect: Effect, *, user: str = FORMER, **calls: str) -> Disturbance:
+def add_fault(it: World, effect: Effect, *, user: str = FORMER, **calls: str) -> CallFault:
     rule = ApiFault(calls=Calls(user=user, **calls), effect=effect)
     faults = it.cluster.api.faults
-    return Disturbance(faults, rule, faults.add(rule))
+    return CallFault(faults, rule, faults.add(rule))
 
 
 def writes(it: World) -> list[Entry]:
-    """The calls by which the former leader wrote statuses and checkpoints, whatever the answer."""
+    """Return the former leader's writes of statuses and checkpoints, failed ones included."""
     found = it.cluster.audit(user=FORMER)
     written = (VPAS.resource, CHECKPOINTS.resource)
     reads = ("get", "list", "watch")
@@ -61,7 +60,7 @@ def writes(it: World) -> list[Entry]:
 
 
 def up_to_date(it: World) -> bool:
-    """Whether each status is about the newest spec of its VPA."""
+    """Return True if each status belongs to the newest spec of its VPA."""
     found = [it.vpas.get(NAMESPACE, name) for name in NAMES]
     return all(
         vpa is not None and vpa.status.observed_generation == vpa.metadata.generation
@@ -69,33 +68,34 @@ def up_to_date(it: World) -> bool:
     )
 
 
-async def statuses_wanted(it: World) -> Disturbance:
-    """Have a status to write for each VPA, and none of it written until this ends."""
+async def refuse_statuses(it: World) -> CallFault:
+    """Change each VPA, and refuse all writes of their statuses until the fault ends."""
     await it.until(lambda: all(it.target(name) for name in NAMES))
-    refused = disturb(it, Effect(refuse=Refusal.UNAVAILABLE), resource=STATUSES)
+    refused = add_fault(it, Effect(refuse=Refusal.UNAVAILABLE), resource=STATUSES)
     for name in NAMES:
         await it.edit(name, **OFF)
     await it.until(lambda: refused.hits >= len(NAMES))
     return refused
 
 
-async def measured(it: World) -> None:
-    """Wait until there is usage of each pod: the first cycle then has checkpoints to write."""
-    async with asyncio.timeout(20):
+async def wait_for_metrics(it: World) -> None:
+    """Wait until each pod has metrics, so that the first cycle writes checkpoints."""
+    async with asyncio.timeout(TIMEOUT):
         while len((await it.client.list(POD_METRICS, namespace=NAMESPACE)).items) < len(NAMES):
             await it.until(lambda: True)
 
 
-@pytest.mark.timeout(120)
-async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Path) -> None:
-    flags = elected(lease=3, deadline=2)
-    # Two of six are under way when it is stopped; its cycle would have time for the others.
+async def test_a_former_leader_sends_no_write_after_a_stop_longer_than_its_lease(
+    tmp_path: Path,
+) -> None:
+    flags = election_flags(lease=3, deadline=2)
+    # Two of six writes are in progress at the stop; the cycle would have time for the others.
     unhurried = (*flags, "--update-worker-count=2", "--recommender-interval=1m")
     async with world(tmp_path) as it:
         for name in NAMES:
             await deploy(it.client, name, replicas=1)
-        await measured(it)
-        slow = [disturb(it, Effect(delay=3.0), resource=one, verb=verb) for one, verb in WRITTEN]
+        await wait_for_metrics(it)
+        slow = [add_fault(it, Effect(delay=3.0), resource=one, verb=verb) for one, verb in WRITTEN]
         former = await it.start("recommender", *unhurried)
         await it.until(lambda: all(each.hits == 2 for each in slow))
         former.process.send_signal(signal.SIGSTOP)
@@ -105,7 +105,7 @@ async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Pa
         await it.passes(standby)
         for each in slow:
             each.end()
-        await it.until(lambda: len(writes(it)) == 4)  # what was under way
+        await it.until(lambda: len(writes(it)) == 4)  # those in progress
         before = writes(it)
 
         former.process.send_signal(signal.SIGCONT)
@@ -117,9 +117,8 @@ async def test_after_a_stop_longer_than_its_lease_it_sends_no_write(tmp_path: Pa
         assert former.said("not written") == []
 
 
-@pytest.mark.timeout(180)
-async def test_what_it_sent_into_a_cut_network_overwrites_nothing_later(tmp_path: Path) -> None:
-    flags = elected(lease=6, deadline=5)
+async def test_writes_that_a_network_outage_delayed_overwrite_nothing(tmp_path: Path) -> None:
+    flags = election_flags(lease=6, deadline=5)
     async with world(tmp_path) as it:
         for name in NAMES:
             await deploy(it.client, name, replicas=1)
@@ -127,12 +126,12 @@ async def test_what_it_sent_into_a_cut_network_overwrites_nothing_later(tmp_path
         await former.logged("became the leader")
         standby = await it.start_standby("recommender", *flags)
         await standby.logged("another replica leads")
-        refused = await statuses_wanted(it)
+        refused = await refuse_statuses(it)
 
-        slow = disturb(it, Effect(delay=1.0), verb="list", group=POD_METRICS.group)
+        slow = add_fault(it, Effect(delay=1.0), verb="list", group=POD_METRICS.group)
         await it.until(lambda: slow.hits > 0)
         gate = it.gates["recommender"]
-        gate.hold_requests()  # the answer with the usage still comes, what follows from it is kept
+        gate.hold_requests()  # the usage still arrives, but the writes that follow are delayed
         refused.end()
         before = writes(it)
         assert await former.ended(within=30) == 1
@@ -141,28 +140,31 @@ async def test_what_it_sent_into_a_cut_network_overwrites_nothing_later(tmp_path
         await it.passes(standby)
 
         gate.let_go()
-        await it.until(lambda: {CHECKPOINTS.resource, VPAS.resource} <= late(it, before).keys())
-        assert set().union(*late(it, before).values()) == {409}
+        await it.until(
+            lambda: {CHECKPOINTS.resource, VPAS.resource} <= later_responses(it, before).keys()
+        )
+        assert set().union(*later_responses(it, before).values()) == {409}
 
 
-@pytest.mark.timeout(120)
-async def test_an_updater_after_a_stop_longer_than_its_lease_evicts_nothing(tmp_path: Path) -> None:
-    flags = (*elected(lease=3, deadline=2), "--use-admission-controller-status=false")
-    # 32 calls are under way when it is stopped; its pass would have time for the others.
+async def test_an_updater_evicts_nothing_after_a_stop_longer_than_its_lease(tmp_path: Path) -> None:
+    flags = (*election_flags(lease=3, deadline=2), "--use-admission-controller-status=false")
+    # 32 calls are in progress at the stop; the pass would have time for the others.
     unhurried = ("--updater-interval=12s", "--eviction-tolerance=1")
     pods = MOST_CALLS + 8
     async with world(tmp_path) as it:
         await deploy(it.client, "web", replicas=pods)
-        await it.until(lambda: len(it.pods_of("web")) == pods and all(map(runs, it.pods_of("web"))))
+        await it.until(
+            lambda: len(it.pods_of("web")) == pods and all(map(is_running, it.pods_of("web")))
+        )
         await recommend(it, "web", cpu="600m", memory="400Mi")
-        slow = disturb(it, Effect(delay=3.0), user=account("updater"), resource="pods/eviction")
+        slow = add_fault(it, Effect(delay=3.0), user=account("updater"), resource="pods/eviction")
         former = await it.start("updater", *flags, *unhurried, "--eviction-outcome-check=false")
         await it.until(lambda: slow.hits == MOST_CALLS)
         former.process.send_signal(signal.SIGSTOP)
         slow.end()
         standby = await it.start_standby("updater", *flags)
         await standby.logged("became the leader")
-        await it.until(lambda: len(evictions(it)) == MOST_CALLS)  # what was under way
+        await it.until(lambda: len(evictions(it)) == MOST_CALLS)  # those in progress
 
         former.process.send_signal(signal.SIGCONT)
         assert await former.ended() == 1
@@ -172,18 +174,18 @@ async def test_an_updater_after_a_stop_longer_than_its_lease_evicts_nothing(tmp_
         assert former.said("eviction refused") == []
 
 
-def runs(pod: Pod) -> bool:
+def is_running(pod: Pod) -> bool:
     return pod.status.phase == "Running"
 
 
 def evictions(it: World) -> list[Entry]:
-    """The evictions that the first updater sent, whatever the answer."""
+    """Return the evictions that the first updater sent, failed ones included."""
     user = account("updater")
     return list(it.cluster.audit(user=user, resource="pods", subresource="eviction"))
 
 
 async def recommend(it: World, name: str, **target: str) -> None:
-    """Write what a recommender would."""
+    """Write a recommendation."""
     one = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
     provided = {
         "type": "RecommendationProvided",
@@ -201,8 +203,8 @@ async def recommend(it: World, name: str, **target: str) -> None:
     )
 
 
-def late(it: World, before: list[Entry]) -> dict[str, set[int]]:
-    """How the former leader's further calls were answered, by resource."""
+def later_responses(it: World, before: list[Entry]) -> dict[str, set[int]]:
+    """Return the status codes of the former leader's later writes, by resource."""
     codes: dict[str, set[int]] = {}
     for call in writes(it)[len(before) :]:
         codes.setdefault(call.resource, set()).add(call.code)

@@ -1,7 +1,7 @@
-"""Whatever texts objects hold, each process asks for what it should, and logs and counts plainly.
+"""Hostile texts in objects: each process sends only expected requests, and logs valid lines.
 
-One object for each text in each place, all at once; the API server says what the test tells it to,
-so it holds what no real one would store, too.
+There is one object for each text in each field. The fake API server also returns objects that a
+real one would not store.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 import admission_process
 from admission_process import LEASE, LEASES, WEBHOOK, WEBHOOKS
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from common.api.autoscaling import UpdateMode
 from common.kube import endpoints
 from common.kube.endpoints import CHECKPOINTS, PODS, VPAS
 from common.runtime.clock import SystemClock
 from component import Process, running_component
-from fake_api import PATIENCE, FakeApi, Reply, listing, named
+from fake_api import TIMEOUT, FakeApi, Reply, listing, named
 from hostile_texts import NEIGHBOURS
-from recommender.checkpoints.annotations import SIDECAR, TARGET
-from recommender.checkpoints.running_windows import ANNOTATION as WINDOWS
+from recommender.checkpoints.checkpoint_annotations import SIDECAR, TARGET
+from recommender.checkpoints.window_annotation import ANNOTATION as WINDOWS
 from recommender_harness import (
     METRICS,
     checkpoint,
@@ -49,15 +49,15 @@ QUERY = {
     *("limit", "watch", "resourceVersion", "resourceVersionMatch", "timeoutSeconds"),
     *("allowWatchBookmarks", "fieldSelector", "continue", "sendInitialEvents"),
 }
-HEAD = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
-UNSHOWN = re.compile(
+LOG_PREFIX = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
+CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-LONGEST = 20_000  # characters of a line: some values of 2,048
+LONGEST = 20_000  # characters of a line, with several values of 2,048
 
 
 def vpas() -> list[Any]:
-    """A VPA on a Deployment, and for each text some that hold it."""
+    """Return an ordinary VPA, and several with each text."""
     found = [ordinary_vpa("web")]
     for number, text in enumerate(TEXTS):
         for place, (api_version, kind, name) in {
@@ -88,14 +88,14 @@ def vpas() -> list[Any]:
 
 
 def owner(text: str, place: str) -> dict[str, Any]:
-    """Return a reference to an owner that holds the text in one place."""
+    """Return an owner reference with the text in one field."""
     usual = {"apiVersion": "example.test/v1", "kind": "Rocket", "name": "r", "uid": "u"}
     forms = {"apiVersion": f"{text}/v1"}
     return {**usual, place: forms.get(place, text), "controller": True}
 
 
 def pods() -> list[Any]:
-    """Pods of the Deployment, as far as labels go; the first has a container for each text."""
+    """Return pods with the Deployment's labels; the first one has a container for each text."""
     found = [pod("web-1")]
     found[0]["spec"]["containers"] += [{"name": text} for text in TEXTS]
     for number, text in enumerate(TEXTS):
@@ -123,9 +123,9 @@ def pods() -> list[Any]:
 
 
 def checkpoints() -> list[Any]:
-    """Checkpoints of containers with such names, by their own names and by others.
+    """Return checkpoints of containers with these names, some under another name.
 
-    Every second container has none: the recommender creates it.
+    Every second container has none, and the recommender creates it.
     """
     found = []
     for text in TEXTS[::2]:
@@ -145,14 +145,14 @@ def checkpoints() -> list[Any]:
         stray = checkpoint(text)
         stray["metadata"]["name"] = f"stray-{number}"
         found.append(stray)
-    # Stored, as the schema preserves whatever is below the weights.
+    # The schema preserves unknown fields below the weights.
     deep = {"bucketWeights": {"0": msgspec.Raw(b"[" * 9900 + b"]" * 9900)}}
     found.append(checkpoint("web", "deep", cpuHistogram=deep))
     return found
 
 
-def furnish(api: FakeApi) -> None:
-    """Hold all of it, and serve a kind with scales."""
+def store_objects(api: FakeApi) -> None:
+    """Let the API server return all objects, and serve a kind with a scale."""
     prepare(api, deployments=[deployment()], pods=pods(), verticalpodautoscalers=vpas())
     for endpoint in (endpoints.LIMIT_RANGES, endpoints.RESOURCE_QUOTAS, endpoints.NODES):
         held = [named(f"x-{number}", spec={"limits": []}) for number in range(len(TEXTS))]
@@ -173,8 +173,8 @@ def furnish(api: FakeApi) -> None:
     api.on(f"GET {GROUP}/v1", Reply(body={"resources": resources}))
 
 
-def allowed() -> set[str]:
-    """Return every path that may be asked for, as it is sent."""
+def allowed_paths() -> set[str]:
+    """Return the paths of allowed requests, as they are sent."""
     names = [made["metadata"]["name"] for made in vpas()]
     found = {GROUP, f"{GROUP}/v1", f"{ROCKETS}/r/scale"}
     found |= {VPAS.object(name, "shop", "status") for name in names}
@@ -185,20 +185,20 @@ def allowed() -> set[str]:
         found.add(f"{CHECKPOINTS.collection('shop')}/web-{quote(text, safe='')}")
         if text not in (".", ".."):
             found.add(f"{ROCKETS}/{quote(text, safe='')}/scale")
-    # Two of the texts name an API that might be there.
+    # Two of the texts are valid names of an API.
     long = NEIGHBOURS["250 characters"]
     return found | {"/apis/x", "/apis/x/y", f"/apis/{long}", f"/apis/{long}/v1"}
 
 
 def check_requests(api: FakeApi, more: Collection[str] = ()) -> None:
-    """Check that nothing was asked for but what should be, and only lists have queries."""
+    """Check that only expected paths were requested, and that only lists have queries."""
     lists = {
         route.partition(" ")[2] for route in api.routes if route.startswith(("GET ", "WATCH "))
     } & {
         one.collection() for one in vars(endpoints).values() if isinstance(one, endpoints.Endpoint)
     }
     plain = {each.target for each in api.requests if each.path not in lists}
-    assert plain <= allowed() | set(more)
+    assert plain <= allowed_paths() | set(more)
     for each in api.requests:
         if each.path in lists:
             assert each.target.partition("?")[0] in lists
@@ -206,16 +206,16 @@ def check_requests(api: FakeApi, more: Collection[str] = ()) -> None:
 
 
 def check_log(process: Process) -> None:
-    """Check that each line begins as ours do, and shows all that it holds."""
+    """Check that each line has the log prefix, no control characters and a bounded length."""
     assert process.log
     for line in process.log:
-        assert HEAD.match(line), line[:500]
-        assert not UNSHOWN.search(line.removesuffix("\n")), ascii(line[:500])
+        assert LOG_PREFIX.match(line), line[:500]
+        assert not CONTROL_CHARACTERS.search(line.removesuffix("\n")), ascii(line[:500])
         assert len(line) < LONGEST
 
 
 async def check_metrics(process: Process) -> None:
-    """Check that a scraper can read the metrics, and that no object broke anything."""
+    """Check that the metrics are valid, and that no object caused an error."""
     code, page = await process.get("/metrics")
     assert code == 200
     families = list(text_string_to_metric_families(page))
@@ -224,20 +224,20 @@ async def check_metrics(process: Process) -> None:
         sample.labels.get("update_mode", "") for family in families for sample in family.samples
     }
     assert modes <= {"", "Unknown", *UpdateMode}
-    broken = [
+    errors = [
         line for line in page.splitlines() if re.match(r"vpa_\w+_object_errors_total\{", line)
     ]
-    assert broken == []
+    assert errors == []
     assert await process.get("/health-check") == (200, "OK")
 
 
-async def end(process: Process) -> None:
+async def stop(process: Process) -> None:
     process.process.send_signal(signal.SIGTERM)
     assert await process.ended() == 0
 
 
-async def cycles(process: Process, count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def wait_for_cycles(process: Process, count: int) -> None:
+    async with asyncio.timeout(TIMEOUT):
         while await process.cycles() < count:  # noqa: ASYNC110 - another process sets no event here
             await asyncio.sleep(0.1)
 
@@ -255,40 +255,40 @@ def check_checkpoints(api: FakeApi) -> None:
 VERBOSE = "-v=5"
 
 
-async def test_the_recommender(tmp_path: Path) -> None:
+async def test_the_recommender_requests_and_logs_valid_text(tmp_path: Path) -> None:
     flags = ("--recommender-interval=1s", "--kube-api-qps=1000", "--kube-api-burst=1000", VERBOSE)
     async with FakeApi() as api:
-        furnish(api)
+        store_objects(api)
         async with running_component("recommender", api, tmp_path, *flags) as process:
             await api.asked(status_of("web"), times=3)
             await api.asked(f"GET {ROCKETS}/{NEIGHBOURS['query']}/scale")
             await check_metrics(process)
-            await end(process)  # which writes all that changed
+            await stop(process)  # which writes all changes
             check_checkpoints(api)
             check_log(process)
             check_requests(api)
 
 
-async def test_the_updater(tmp_path: Path) -> None:
+async def test_the_updater_requests_and_logs_valid_text(tmp_path: Path) -> None:
     flags = ("--updater-interval=300ms", "--use-admission-controller-status=false", VERBOSE)
     async with FakeApi() as api:
-        furnish(api)
+        store_objects(api)
         api.on(f"POST {endpoints.EVENTS.collection('shop')}", Reply(status=201, body={}))
         async with running_component("updater", api, tmp_path, *flags) as process:
             await api.asked(f"GET {ROCKETS}/{NEIGHBOURS['query']}/scale")
-            await cycles(process, 3)
+            await wait_for_cycles(process, 3)
             await check_metrics(process)
-            await end(process)
+            await stop(process)
             check_log(process)
             check_requests(api)
 
 
-async def test_the_webhook(tmp_path: Path) -> None:
+async def test_the_webhook_requests_and_logs_valid_text(tmp_path: Path) -> None:
     bundle = new_bundle()
     await Directory(tmp_path).save(bundle)
     async with FakeApi() as api:
         admission_process.prepare(api)
-        furnish(api)
+        store_objects(api)
         async with (
             admission_process.running(api, tmp_path, VERBOSE) as (process, port),
         ):
@@ -300,6 +300,6 @@ async def test_the_webhook(tmp_path: Path) -> None:
                 for made in vpas():
                     await connection.review(vpa_request(made))
             await check_metrics(process)
-            await end(process)
+            await stop(process)
             check_log(process)
             check_requests(api, (WEBHOOK, WEBHOOKS, LEASE, LEASES))

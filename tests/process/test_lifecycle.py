@@ -1,21 +1,18 @@
-"""Three processes right-size pods; killed and restarted they repeat nothing; asked they go."""
+"""The three processes: they right-size pods, repeat nothing after a kill, and end on SIGTERM."""
 
 from pathlib import Path
-
-import pytest
 
 from component import Process
 from process_harness import AGENTS, World, repeated, world
 from workloads import deploy
 
-SMALL = {"cpu": "800m", "memory": "1Gi"}  # what `small` requests, and `LESS` is what it needs
-LESS = {"cpu": "35m", "memory": "250Mi"}
+SMALL = {"cpu": "800m", "memory": "1Gi"}  # requests of the workload `small`
+SMALL_TARGET = {"cpu": "35m", "memory": "250Mi"}
 LARGE = {"cpu": "100m", "memory": "128Mi"}
-MORE = {"cpu": "716m", "memory": "511772986"}
+LARGE_TARGET = {"cpu": "716m", "memory": "511772986"}
 
 
-@pytest.mark.timeout(120)
-async def test_killed_in_the_middle_of_things_they_go_on_and_repeat_nothing(
+async def test_killed_components_continue_without_repeated_calls(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
@@ -23,12 +20,14 @@ async def test_killed_in_the_middle_of_things_they_go_on_and_repeat_nothing(
         recommender = await it.start("recommender")
         await deploy(it.client, "small", replicas=3, requests=SMALL)
         await deploy(it.client, "large", replicas=2, requests=LARGE, mode="InPlaceOrRecreate")
-        # The first window of metrics is not a whole one.
-        await it.until(lambda: it.target("small") == LESS and it.target("large") == MORE)
+        # The first window of metrics is shorter than the others.
+        await it.until(
+            lambda: it.target("small") == SMALL_TARGET and it.target("large") == LARGE_TARGET
+        )
         first = {pod.metadata.name for pod in it.pods_of("small")}
         updater = await it.start("updater")
         await it.until(lambda: bool(it.evicted("small")) and bool(it.resized("large")))
-        assert len(it.evicted("small")) < 3, "too late: everything is done"
+        assert len(it.evicted("small")) < 3, "all pods were evicted before the kill"
         await recommender.kill()
         await updater.kill()
 
@@ -42,8 +41,8 @@ async def test_killed_in_the_middle_of_things_they_go_on_and_repeat_nothing(
         for process in (recommender, updater):
             assert await process.get("/readyz") == (200, "OK"), process.name
 
-        await nothing_is_forgotten(it, recommender)
-        await the_webhook_comes_back(it, admission)
+        await check_history(it, recommender)
+        await check_webhook_restart(it, admission)
 
         processes = [one for one in it.running if one.process.returncode is None]
         for process in processes:
@@ -55,8 +54,8 @@ async def test_killed_in_the_middle_of_things_they_go_on_and_repeat_nothing(
             assert it.undeclared(component) == set()
 
 
-async def the_webhook_comes_back(it: World, admission: Process) -> None:
-    """On another port; the configuration that is there is changed, never deleted."""
+async def check_webhook_restart(it: World, admission: Process) -> None:
+    """Check that a webhook on another port patches the existing configuration."""
     await admission.kill()
     await it.start("admission")
     await it.until(lambda: bool(it.calls("mutatingwebhookconfigurations", "patch")))
@@ -65,12 +64,12 @@ async def the_webhook_comes_back(it: World, admission: Process) -> None:
     assert len(it.evicted("small")) == 3
 
 
-async def nothing_is_forgotten(it: World, recommender: Process) -> None:
-    """Without pods there are no samples: what is recommended then was in the checkpoints."""
+async def check_history(it: World, recommender: Process) -> None:
+    """Check that a restarted recommender has its history: without pods, from checkpoints only."""
     before = it.target("large")
     await it.scale("large", 0)
     await it.until(lambda: not it.pods_of("large"))
-    await it.passes(recommender)  # memory peaks are saved once they are final
+    await it.passes(recommender)  # memory peaks are stored when they are final
     await recommender.kill()
     restarted = await it.start("recommender")
     await it.until(lambda: bool(restarted.said("history loaded")))

@@ -1,6 +1,6 @@
-"""The recommender beside a real Prometheus, which holds series that were recorded before.
+"""The recommender with a real Prometheus and its recorded series.
 
-Skipped with one line where the programs ``prometheus`` and ``promtool`` are missing.
+Skipped if the programs ``prometheus`` and ``promtool`` are missing.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ PROBLEM = "" if PROMETHEUS and PROMTOOL else "prometheus and promtool are not on
 pytestmark = [pytest.mark.prometheus, pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)]
 
 HOURS = 30
-EVERY = 60  # seconds between two scrapes
+SCRAPE_INTERVAL = 60  # seconds between two scrapes
 WEB = checkpoint_of("web-app")
-HALF_A_CORE = "587m"  # with the margin
+HALF_CORE_TARGET = "587m"  # with the margin
 # bcrypt of "test", as in Prometheus' own guide
 PASSWORD = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """What was recorded of one."""
+    """A recorded container."""
 
     pod: str
     cores: float
@@ -69,7 +69,7 @@ class Container:
 
 RECORDED = (
     Container(pod="web-1", cores=0.5, bytes=2**30),
-    Container(pod="web-0", cores=0.5, bytes=2**30),  # gone since
+    Container(pod="web-0", cores=0.5, bytes=2**30),  # a deleted pod
     Container(pod="web-1", cores=9.0, bytes=2**36, container="POD"),
     Container(pod="other-1", cores=9.0, bytes=2**36, app="other"),
 )
@@ -80,9 +80,9 @@ def _labels(**names: str) -> str:
 
 
 def open_metrics(until: datetime) -> Iterator[str]:
-    """The recorded series, as promtool reads them."""
+    """Yield the recorded series in OpenMetrics, for promtool."""
     end = int(until.timestamp())
-    times = range(end - HOURS * 3600, end + 1, EVERY)
+    times = range(end - HOURS * 3600, end + 1, SCRAPE_INTERVAL)
     yield "# TYPE container_cpu_usage_seconds counter"
     for one in RECORDED:
         for at in times:
@@ -99,28 +99,30 @@ def open_metrics(until: datetime) -> Iterator[str]:
     yield "# EOF\n"
 
 
-async def run(*command: str) -> None:
+async def run_program(*command: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
 
 
-async def record(folder: Path, now: datetime) -> Path:
-    """A database that holds the recorded series."""
+async def create_database(folder: Path, now: datetime) -> Path:
+    """Create a database with the recorded series."""
     text, data = folder / "recorded.txt", folder / "data"
     await asyncio.to_thread(text.write_text, "\n".join(open_metrics(now)), encoding="utf-8")
-    await run(str(PROMTOOL), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data))
+    await run_program(
+        str(PROMTOOL), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)
+    )
     return data
 
 
 @contextlib.asynccontextmanager
 async def prometheus(data: Path, port: int, *flags: str) -> AsyncIterator[None]:
-    """A Prometheus that serves a database, and collects nothing itself."""
+    """Run a Prometheus with a database, and without scrape targets."""
     (data / "prometheus.yml").write_text("global: {}\n", encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
         str(PROMETHEUS),
@@ -141,7 +143,7 @@ async def prometheus(data: Path, port: int, *flags: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def recommending(
+async def start_recommender(
     api: FakeApi, folder: Path, address: str, *flags: str
 ) -> AsyncIterator[Process]:
     wanted = (
@@ -152,44 +154,43 @@ async def recommending(
         yield process
 
 
-async def history_is_there(api: FakeApi) -> None:
+async def wait_for_history(api: FakeApi) -> None:
     async with asyncio.timeout(80):
         while "FetchingHistory" in conditions(api):
             await api.asked(status_of("web"), api.routes.count(status_of("web")) + 1)
 
 
-def prepared(api: FakeApi, now: datetime) -> None:
+def deploy_workload(api: FakeApi, now: datetime) -> None:
     prepare(api)
     api.on(METRICS, listing(usage(at=now, cpu="10m", memory="10Mi")))
 
 
-@pytest.mark.timeout(120)
-async def test_history_comes_from_a_real_server_that_was_away_at_first(tmp_path: Path) -> None:
+async def test_history_is_loaded_from_a_real_server_that_starts_late(tmp_path: Path) -> None:
     now, port = SystemClock().now(), free_port()
-    data = await record(tmp_path, now)
+    data = await create_database(tmp_path, now)
     async with FakeApi() as api:
-        prepared(api, now)
-        async with recommending(api, tmp_path, f"http://{LOOPBACK}:{port}") as process:
+        deploy_workload(api, now)
+        async with start_recommender(api, tmp_path, f"http://{LOOPBACK}:{port}") as process:
             await process.logged("history not fetched from Prometheus, trying again")
             await api.asked(status_of("web"))
             assert "FetchingHistory" in conditions(api)
             assert target(api)["cpu"] == "25m"  # live samples count
             async with prometheus(data, port):
-                await history_is_there(api)  # at the third attempt, if the server is slow to start
+                await wait_for_history(api)  # needs a third attempt if the server starts slowly
                 await process.logged("history from Prometheus is complete")
                 await api.asked(NEW_CHECKPOINT)
-            assert target(api)["cpu"] == HALF_A_CORE
-            kept = written(api, WEB)
+            assert target(api)["cpu"] == HALF_CORE_TARGET
+            checkpoint = written(api, WEB)
             _, metrics = await process.get("/metrics")
         assert len(process.said("trying again")) == 1
         assert not process.said("Traceback")
     assert 'vpa_recommender_history_namespaces{state="loaded"} 1.0' in metrics
     assert 'requests_count{code="200",method="post"}' in metrics
-    # 25 points of both pods, and the live sample; neither sandbox containers nor other pods.
-    assert kept["totalSamplesCount"] == 2 * 25 + 1
-    assert heaviest(kept["cpuHistogram"]) == buckets.CPU.of(np.array([500]))[0]
-    assert heaviest(kept["memoryHistogram"]) == buckets.MEMORY.of(np.array([2**30]))[0]
-    first = datetime.fromisoformat(kept["firstSampleStart"])
+    # 25 points of both pods and the live sample, without sandbox containers and other pods.
+    assert checkpoint["totalSamplesCount"] == 2 * 25 + 1
+    assert heaviest(checkpoint["cpuHistogram"]) == buckets.CPU.of(np.array([500]))[0]
+    assert heaviest(checkpoint["memoryHistogram"]) == buckets.MEMORY.of(np.array([2**30]))[0]
+    first = datetime.fromisoformat(checkpoint["firstSampleStart"])
     assert timedelta(hours=23) < now - first < timedelta(hours=25)
 
 
@@ -198,12 +199,11 @@ def heaviest(histogram: Mapping[str, Any]) -> int:
     return int(max(weights, key=lambda bucket: weights[bucket]))
 
 
-@pytest.mark.timeout(120)
 async def test_a_server_with_tls_and_a_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, port = SystemClock().now(), free_port()
-    data = await record(tmp_path, now)
+    data = await create_database(tmp_path, now)
     bundle = new_bundle()
     certificate, key = write_pair(tmp_path, bundle.server)
     (tmp_path / "ca.pem").write_bytes(bundle.authority.certificate)
@@ -215,22 +215,24 @@ async def test_a_server_with_tls_and_a_password(
     )
     address = f"https://{LOOPBACK}:{port}"
     async with FakeApi() as api, prometheus(data, port, f"--web.config.file={web}"):
-        prepared(api, now)
-        known = ("--username=me", "--password=test")
-        for flags, complaint in (
-            (known, "CERTIFICATE_VERIFY_FAILED"),
+        deploy_workload(api, now)
+        credentials = ("--username=me", "--password=test")
+        for flags, error in (
+            (credentials, "CERTIFICATE_VERIFY_FAILED"),
             (("--prometheus-insecure", "--username=me", "--password=wrong"), "answered 401"),
         ):
-            async with recommending(api, tmp_path, address, *flags) as process:
+            async with start_recommender(api, tmp_path, address, *flags) as process:
                 await process.logged("history not fetched from Prometheus, trying again")
-                assert process.said(complaint)
+                assert process.said(error)
                 assert not process.said("wrong")
-        async with recommending(api, tmp_path, address, "--prometheus-insecure", *known) as process:
+        async with start_recommender(
+            api, tmp_path, address, "--prometheus-insecure", *credentials
+        ) as process:
             await process.logged("history from Prometheus is complete")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         monkeypatch.setenv("PROMETHEUS_USERNAME", "me")
         monkeypatch.setenv("PROMETHEUS_PASSWORD", "test")
-        async with recommending(api, tmp_path, address) as process:
+        async with start_recommender(api, tmp_path, address) as process:
             await process.logged("history from Prometheus is complete")
-            await history_is_there(api)
-        assert target(api)["cpu"] == HALF_A_CORE
+            await wait_for_history(api)
+        assert target(api)["cpu"] == HALF_CORE_TARGET

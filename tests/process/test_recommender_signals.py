@@ -1,4 +1,4 @@
-"""SIGTERM in every phase of a recommender's life: it ends in time, and another one goes on.
+"""SIGTERM in every phase of a recommender: it ends in time, and the next one continues.
 
 Source: recommender.md 13.
 """
@@ -24,13 +24,13 @@ ELECTED = (
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=200ms",
 )
-SLOW, HANGING = 0.8, 30.0  # seconds; within the grace of a cycle, and far beyond it
+SLOW, HANGING = 0.8, 30.0  # seconds; shorter and longer than the grace period of a cycle
 STATUSES = f"{VPAS.resource}/status"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """Where a recommender is when the signal comes: in a call that takes its time."""
+    """The call, made slow, during which the recommender gets the signal."""
 
     name: str
     verb: str
@@ -53,13 +53,13 @@ CYCLE = (
 )
 
 
-async def stopped_in(it: World, phase: Phase, seconds: float, process: Process) -> None:
-    """Send SIGTERM while a call of the phase is under way; the process ends in order, in time."""
+async def stop_during(it: World, phase: Phase, seconds: float, process: Process) -> None:
+    """Send SIGTERM during a call of the phase; check that the process ends in time."""
     faults = it.cluster.api.faults
     fault = phase.slow(seconds)
     undo = faults.add(fault)
     await it.until(lambda: faults.hits(fault) > 0)
-    undo()  # the next replica's calls take no longer than usual
+    undo()  # the next replica's calls aren't slow
     code, took = await process.stop()
     assert (phase.name, code) == (phase.name, 0)
     assert took < 5, phase.name
@@ -67,18 +67,18 @@ async def stopped_in(it: World, phase: Phase, seconds: float, process: Process) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """What the checkpoints of a container know."""
+class CheckpointContent:
+    """The history in a container's checkpoint."""
 
     samples: int
     first: datetime | None
     weight: float
 
 
-async def known(it: World) -> dict[str, Known]:
+async def checkpoint_contents(it: World) -> dict[str, CheckpointContent]:
     found = (await it.client.list(CHECKPOINTS, namespace=NAMESPACE)).items
     return {
-        one.metadata.name: Known(
+        one.metadata.name: CheckpointContent(
             samples=one.status.total_samples_count,
             first=one.status.first_sample_start,
             weight=0.0
@@ -94,8 +94,10 @@ async def holder(it: World) -> str:
     return str(lease["spec"]["holderIdentity"])
 
 
-def none_knows_less(before: dict[str, Known], after: dict[str, Known]) -> bool:
-    """A first cycle may find pods whose usage nobody has measured: their history begins later."""
+def history_is_kept(
+    before: dict[str, CheckpointContent], after: dict[str, CheckpointContent]
+) -> bool:
+    """Return True if no checkpoint lost samples; pods that had no metrics may start later."""
     return before.keys() <= after.keys() and all(
         after[name].samples >= one.samples
         and one.first in (None, after[name].first)
@@ -104,8 +106,9 @@ def none_knows_less(before: dict[str, Known], after: dict[str, Known]) -> bool:
     )
 
 
-@pytest.mark.timeout(180)
-async def test_in_a_cycle_it_ends_the_cycle_and_the_next_replica_goes_on(tmp_path: Path) -> None:
+async def test_a_signal_in_a_cycle_completes_it_and_the_next_replica_continues(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as it:
         for name in ("small", "large"):
             await deploy(it.client, name, replicas=2)
@@ -114,24 +117,23 @@ async def test_in_a_cycle_it_ends_the_cycle_and_the_next_replica_goes_on(tmp_pat
         for phase, seconds in (*((phase, SLOW) for phase in CYCLE), (CYCLE[-1], HANGING)):
             standby = await it.start("recommender", *ELECTED)
             await standby.logged("another replica leads")
-            before = await known(it)
-            await stopped_in(it, phase, seconds, leader)
+            before = await checkpoint_contents(it)
+            await stop_during(it, phase, seconds, leader)
             await standby.logged("became the leader")
             await standby.logged("history loaded")
             await it.passes(standby)
-            assert none_knows_less(before, await known(it)), phase.name
+            assert history_is_kept(before, await checkpoint_contents(it)), phase.name
             leader = standby
         targets = [it.target(name) for name in ("small", "large")]
         code, _ = await leader.stop()
-        assert (code, await holder(it)) == (0, "")  # nobody has to wait for it to expire
+        assert (code, await holder(it)) == (0, "")  # the next one needn't wait for its expiry
         last = await it.start("recommender", *ELECTED)
         await it.ready(last)
         await it.passes(last)
         assert [it.target(name) for name in ("small", "large")] == targets
 
 
-@pytest.mark.timeout(120)
-async def test_in_the_cycle_at_hand_checkpoints_are_still_written(tmp_path: Path) -> None:
+async def test_a_signal_in_a_cycle_still_writes_its_checkpoints(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         for name in ("small", "large"):
             await deploy(it.client, name)
@@ -148,9 +150,8 @@ async def test_in_the_cycle_at_hand_checkpoints_are_still_written(tmp_path: Path
         assert {"small-app", "large-app"} <= set(written)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("phase", [LISTS, HISTORY], ids=lambda phase: phase.name)
-async def test_before_the_first_cycle_it_goes_and_has_written_nothing(
+async def test_a_signal_before_the_first_cycle_ends_it_without_writes(
     tmp_path: Path, phase: Phase
 ) -> None:
     async with world(tmp_path) as it:
@@ -161,32 +162,31 @@ async def test_before_the_first_cycle_it_goes_and_has_written_nothing(
         await process.logged("became the leader")
         await it.until(lambda: it.cluster.api.faults.hits(fault) > 0)
         undo()
-        await stopped_at_once(process)
+        await stop_quickly(process)
         writes = ("create", "patch", "update", "delete")
-        assert resources(it, writes) <= {LEASES.resource}
+        assert called_resources(it, writes) <= {LEASES.resource}
         assert await holder(it) == ""
 
 
-@pytest.mark.timeout(120)
-async def test_while_another_one_leads_it_goes_and_leaves_the_lease_alone(tmp_path: Path) -> None:
+async def test_a_signal_to_a_standby_ends_it_without_a_change_of_the_lease(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         leader = await it.start("recommender", *ELECTED)
         await leader.logged("became the leader")
         standby = await it.start("recommender", *ELECTED)
         await standby.logged("another replica leads")
-        leads = await holder(it)
-        await stopped_at_once(standby)
-        assert await holder(it) == leads != ""
+        identity = await holder(it)
+        await stop_quickly(standby)
+        assert await holder(it) == identity != ""
         assert leader.process.returncode is None
 
 
-async def stopped_at_once(process: Process) -> None:
+async def stop_quickly(process: Process) -> None:
     code, took = await process.stop()
     assert code == 0
     assert took < 3
     assert process.said("Traceback") == []
 
 
-def resources(it: World, verbs: Sequence[str]) -> set[str]:
-    """What the recommender has called with these verbs."""
+def called_resources(it: World, verbs: Sequence[str]) -> set[str]:
+    """Return the resources that the recommender has called with these verbs."""
     return {one.resource for one in it.cluster.audit(userAgent=AGENT) if one.verb in verbs}

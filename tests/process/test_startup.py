@@ -1,4 +1,4 @@
-"""What an operator gets wrong is one line and exit code 2; what passes by itself is waited for."""
+"""Startup: a misconfiguration is one log line and exit code 2; an outage is waited for."""
 
 import asyncio
 import socket
@@ -6,72 +6,67 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from component import LOOPBACK, start_process
+from fake_api import TIMEOUT
 from process_harness import AGENTS, world
 
-AT_A_TIME = 4  # processes; each takes most of a second of a processor
+MAX_CONCURRENT = 4  # processes; each needs most of a second of CPU
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mistake:
+class Misconfiguration:
     component: str
     flag: str  # the last one counts
-    complaint: str
+    error: str
 
     @property
     def id(self) -> str:
         return f"{self.component} {self.flag}"
 
 
-def mistakes(busy: int) -> Iterator[Mistake]:
-    """``busy`` is a port that somebody listens on."""
+def misconfigurations(busy: int) -> Iterator[Misconfiguration]:
+    """Yield misconfigurations; ``busy`` is a port in use."""
     for component in AGENTS:
-        for flag, complaint in (
-            ("--kubeconfig=/nowhere/config", "kubeconfig /nowhere/config: no such file"),
-            ("--no-such-flag", "--no-such-flag"),
-            (f"--address={LOOPBACK}:{busy}", f"can't listen on {LOOPBACK}:{busy}"),
-        ):
-            yield Mistake(component=component, flag=flag, complaint=complaint)
-    for component, flag, complaint in (
+        flag, error = f"--address={LOOPBACK}:{busy}", f"can't listen on {LOOPBACK}:{busy}"
+        yield Misconfiguration(component=component, flag=flag, error=error)
+    for component, flag, error in (
         ("recommender", "--recommender-interval=5", "not a duration"),
         ("recommender", "--prometheus-bearer-token-file=/nowhere/token", "can't read"),
-        ("updater", "--updater-interval=soon", "--updater-interval"),
+        ("updater", "--no-such-flag", "--no-such-flag"),
+        ("updater", "--kubeconfig=/nowhere/config", "kubeconfig /nowhere/config: no such file"),
         ("admission", f"--port={busy}", f"can't listen on :{busy}"),
         ("admission", "--tls-cert-file=/nowhere/cert", "can't read /nowhere/cert"),
         ("admission", "--min-tls-version=tls1_1", "is not tls1_2 or tls1_3"),
         ("admission", "--address=nonsense", "not an address of the form host:port"),
     ):
-        yield Mistake(component=component, flag=flag, complaint=complaint)
+        yield Misconfiguration(component=component, flag=flag, error=error)
 
 
-@pytest.mark.timeout(180)  # as many processes as there are mistakes
-async def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+async def test_a_misconfiguration_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as taken:
-        cases = list(mistakes(taken.getsockname()[1]))
+        cases = list(misconfigurations(taken.getsockname()[1]))
         async with world(tmp_path) as it:
-            for first in range(0, len(cases), AT_A_TIME):
-                some = cases[first : first + AT_A_TIME]
-                told = await asyncio.gather(
+            for first in range(0, len(cases), MAX_CONCURRENT):
+                some = cases[first : first + MAX_CONCURRENT]
+                results = await asyncio.gather(
                     *(outcome(it.command(c.component, c.flag)[0]) for c in some)
                 )
-                for case, (code, lines) in zip(some, told, strict=True):
+                for case, (code, lines) in zip(some, results, strict=True):
                     assert (code, len(lines)) == (2, 1), (case.id, lines)
                     program = AGENTS[case.component].encode()
                     assert lines[0].startswith((program, case.component.encode())), case.id
-                    assert case.complaint in lines[0].decode(), (case.id, lines)
+                    assert case.error in lines[0].decode(), (case.id, lines)
 
 
 async def outcome(command: list[str]) -> tuple[int | None, list[bytes]]:
-    """The exit code of a process that ends by itself, and what it said."""
+    """Return the exit code and the log of a process that ends by itself."""
     process = await start_process(command)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT):
         _, stderr = await process.communicate()
     return process.returncode, stderr.splitlines()
 
 
-async def test_an_api_server_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_components_wait_for_an_unreachable_api_server(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         await it.shut()
         processes = [await it.start(name) for name in AGENTS]
@@ -84,27 +79,30 @@ async def test_an_api_server_that_is_not_there_yet_is_waited_for(tmp_path: Path)
         for one in processes:
             await it.ready(one)
             assert len(one.said("API server")) == 2, one.log
+        await it.shut()
+        for one in processes:
+            assert (await one.stop())[0] == 0, one.name
             assert one.said("Traceback") == []
 
 
-async def test_asked_to_go_while_the_api_server_hangs_they_go(tmp_path: Path) -> None:
+async def test_sigterm_ends_components_while_the_api_server_hangs(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        # Each hangs in the middle of its cycle, and with a Lease that it can't give back.
-        patient = ("--leader-elect-renew-deadline=30s", "--leader-elect-lease-duration=40s")
-        asks = {"admission": 1, "recommender": 2, "updater": 2}
+        # Each hangs in its cycle, and can't release its Lease.
+        slow = ("--leader-elect-renew-deadline=30s", "--leader-elect-lease-duration=40s")
+        calls = {"admission": 1, "recommender": 2, "updater": 2}
         processes = [
             await it.start("admission"),
-            await it.start("recommender", "--leader-elect", *patient, "--recommender-interval=6s"),
-            await it.start("updater", "--leader-elect", *patient, "--updater-interval=6s"),
+            await it.start("recommender", "--leader-elect", *slow, "--recommender-interval=6s"),
+            await it.start("updater", "--leader-elect", *slow, "--updater-interval=6s"),
         ]
         for one in processes:
             await it.ready(one)
         for gate in it.gates.values():
             gate.freeze()
-        await it.until(lambda: all(it.gates[name].held >= asks[name] for name in asks))
+        await it.until(lambda: all(it.gates[name].held >= calls[name] for name in calls))
         took = await asyncio.gather(*(one.stop() for one in processes))
         assert [code for code, _ in took] == [0, 0, 0]
         assert max(seconds for _, seconds in took) < 5, took
         for one in processes:
             assert one.said("Traceback") == [], one.name
-            assert it.undeclared(one.name) == set()  # leader election, too
+            assert it.undeclared(one.name) == set()  # leader election included

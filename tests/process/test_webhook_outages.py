@@ -1,4 +1,4 @@
-"""Whatever happens to the API server or to a replica of the webhook, pods are created."""
+"""Outages of the API server and of webhook replicas: pods are created all the same."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from certificates import new_bundle
 from common.api.core import Pod
 from common.kube.ca_bundle import CONFIGURATION_NAME
@@ -18,18 +16,19 @@ from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
 from component import LOOPBACK, Process, free_port
 from custom_kind import ROBOTS, define_robots, robot
+from fake_api import TIMEOUT
 from process_harness import World, world
 from relay import Relay, Streams
 from sandbox.apiserver.faults import ApiFault, Calls, Effect
 from workloads import NAMESPACE, autoscaler, deploy
 
-SENT = {"cpu": "800m", "memory": "1Gi"}  # requests of a new pod
-TARGET = {"cpu": "150m", "memory": "300Mi"}  # what the VPA recommends for it
+REQUESTS = {"cpu": "800m", "memory": "1Gi"}  # requests of a new pod
+TARGET = {"cpu": "150m", "memory": "300Mi"}  # of its VPA
 WORKERS = 8
 
 
 def pod(name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
-    """A pod as a controller creates it."""
+    """Return a pod as a controller creates it."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -38,7 +37,11 @@ def pod(name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
         "controller": True,
     }
     labels = dict((owner["spec"].get("selector") or {}).get("matchLabels") or {"app": app})
-    container = {"name": "app", "image": "registry.example/app", "resources": {"requests": SENT}}
+    container = {
+        "name": "app",
+        "image": "registry.example/app",
+        "resources": {"requests": REQUESTS},
+    }
     return {
         "metadata": {"name": name, "labels": labels, "ownerReferences": [reference]},
         "spec": {"containers": [container]},
@@ -46,7 +49,7 @@ def pod(name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
 
 
 async def recommend(it: World, name: str) -> None:
-    """Write what a recommender would."""
+    """Write a recommendation."""
     found = {"containerRecommendations": [{"containerName": "app", "target": TARGET}]}
     await it.client.patch(
         VPAS,
@@ -58,15 +61,15 @@ async def recommend(it: World, name: str) -> None:
     )
 
 
-async def created(it: World, name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
-    """Create a pod; what it requests."""
+async def create_pod(it: World, name: str, owner: dict[str, Any], app: str) -> dict[str, Any]:
+    """Create a pod, and return its requests."""
     answer = await it.client.create(PODS.as_dicts(), pod(name, owner, app), namespace=NAMESPACE)
     found: dict[str, Any] = answer["spec"]["containers"][0]["resources"]["requests"]
     return found
 
 
-async def replaced(it: World, app: str) -> None:
-    """Delete the pods of a Deployment, and wait for as many others."""
+async def replace_pods(it: World, app: str) -> None:
+    """Delete the pods of a Deployment, and wait for their replacements."""
     before = {each.metadata.name for each in it.pods_of(app)}
     for name in before:
         await it.client.delete(PODS, name, namespace=NAMESPACE)
@@ -76,20 +79,20 @@ async def replaced(it: World, app: str) -> None:
 
 
 def requested(found: Pod) -> object:
-    """The requests of a pod's one container."""
+    """Return the requests of a pod's only container."""
     resources = found.spec.containers[0].resources
     return resources and resources.requests
 
 
-async def counted(process: Process, outcome: str) -> float:
-    """How many pods' reviews ended so."""
+async def review_count(process: Process, outcome: str) -> float:
+    """Return the number of pod reviews with an outcome."""
     _, metrics = await process.get("/metrics")
     sample = rf'reviews_total{{outcome="{outcome}",resource="Pod"}} (\S+)'
     found = re.search(sample, metrics)
     return float(found[1]) if found else 0.0
 
 
-async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
+async def test_a_slow_api_server_does_not_delay_pods(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
@@ -100,24 +103,24 @@ async def test_an_api_server_that_answers_after_half_a_minute_holds_up_no_pod(
         await it.client.create(VPAS.as_dicts(), manifest, namespace=NAMESPACE)
         await recommend(it, "marvin")
         slow = ApiFault(calls=Calls(resource="robots/scale"), effect=Effect(delay=30.0))
-        back = it.cluster.api.faults.add(slow)
+        undo = it.cluster.api.faults.add(slow)
         admission = await it.start("admission")
         await it.ready(admission)
         await admission.logged("webhook registered")
         names = [f"marvin-{number}" for number in range(5)]
-        async with asyncio.timeout(5.0):  # two are promised, of thirty that there are
-            pods = await asyncio.gather(*(created(it, name, marvin, "marvin") for name in names))
-        assert pods == [SENT] * len(names)
-        assert await counted(admission, "timed_out") == len(names)
+        async with asyncio.timeout(5.0):  # the webhook's timeout is two seconds, the delay thirty
+            pods = await asyncio.gather(*(create_pod(it, name, marvin, "marvin") for name in names))
+        assert pods == [REQUESTS] * len(names)
+        assert await review_count(admission, "timed_out") == len(names)
         assert admission.said("no VPA found in time")
         assert await admission.get("/readyz") == (200, "OK")
-        back()
+        undo()
         assert admission.said("Traceback") == []
 
 
-async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_path: Path) -> None:
+async def test_a_deleted_or_changed_registration_is_restored(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        await deploy(it.client, "web", replicas=1, mode="Initial", requests=SENT)
+        await deploy(it.client, "web", replicas=1, mode="Initial", requests=REQUESTS)
         await recommend(it, "web")
         admission = await it.start("admission")
         await it.ready(admission)
@@ -126,7 +129,7 @@ async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_
 
         await it.client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
         await admission.logged("webhook configuration was missing, created it again")
-        await replaced(it, "web")
+        await replace_pods(it, "web")
         assert [requested(each) for each in it.pods_of("web")] == [TARGET]
 
         hooks = [{"name": "vpa.k8s.io", "rules": [], "timeoutSeconds": 1}]
@@ -146,10 +149,10 @@ async def test_a_registration_that_somebody_deletes_or_changes_is_put_right(tmp_
 
 
 class Balancer(Relay):
-    """One address for several replicas: each connection goes to the next that takes it."""
+    """A load balancer: each connection goes to the next replica that accepts it."""
 
     def __init__(self, *ports: int) -> None:
-        super().__init__(self._to_the_next)
+        super().__init__(self._connect_to_next)
         self._ports = itertools.cycle(ports)
         self._replicas = len(ports)
 
@@ -161,7 +164,7 @@ class Balancer(Relay):
         finally:
             await self.shut()
 
-    async def _to_the_next(self) -> Streams:
+    async def _connect_to_next(self) -> Streams:
         for _ in range(self._replicas):
             with contextlib.suppress(ConnectionRefusedError):
                 return await asyncio.open_connection(LOOPBACK, next(self._ports))
@@ -169,7 +172,7 @@ class Balancer(Relay):
 
 
 class Load:
-    """Pods that are created one after the other, by several at a time."""
+    """Continuous creation of pods by concurrent workers."""
 
     def __init__(self, it: World, owner: dict[str, Any]) -> None:
         self._it = it
@@ -178,21 +181,21 @@ class Load:
         self.requests: list[dict[str, Any]] = []  # of the pods, in the order of their creation
 
     async def create(self) -> None:
-        """Create pods until cancelled; one that can't be created ends the test."""
+        """Create pods until cancelled; a failure ends the test."""
         while True:
             name = f"web-{next(self._numbers)}"
-            self.requests.append(await created(self._it, name, self._owner, "web"))
+            self.requests.append(await create_pod(self._it, name, self._owner, "web"))
 
-    async def more(self, count: int) -> list[dict[str, Any]]:
-        """Wait for so many more pods; what they request."""
+    async def wait_for_more(self, count: int) -> list[dict[str, Any]]:
+        """Wait for ``count`` more pods, and return their requests."""
         begin = len(self.requests)
         await self._it.until(lambda: len(self.requests) >= begin + count)
         return self.requests[begin:]
 
 
 async def owner_of(it: World, name: str) -> dict[str, Any]:
-    """The ReplicaSet of a Deployment."""
-    async with asyncio.timeout(10):
+    """Return the ReplicaSet of a Deployment."""
+    async with asyncio.timeout(TIMEOUT):
         while True:
             found = await it.client.list(REPLICA_SETS.as_dicts(), namespace=NAMESPACE)
             for one in found.items:
@@ -201,8 +204,7 @@ async def owner_of(it: World, name: str) -> dict[str, Any]:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.timeout(180)  # four processes come up, two after the other
-async def test_replicas_that_are_killed_and_started_again_cost_no_pod(tmp_path: Path) -> None:
+async def test_killed_replicas_prevent_no_pod_creation(tmp_path: Path) -> None:
     ports = (free_port(), free_port())
     balancer = Balancer(*ports)
     async with world(tmp_path) as it, balancer.running():
@@ -220,24 +222,26 @@ async def test_replicas_that_are_killed_and_started_again_cost_no_pod(tmp_path: 
         replicas = [await start(port) for port in ports]
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(load.create()) for _ in range(WORKERS)]
-            await load.more(50)
+            await load.wait_for_more(50)
             for number, port in enumerate(ports):
                 await replicas[number].kill()
-                await load.more(50)
+                await load.wait_for_more(50)
                 replicas[number] = await start(port)
-                await load.more(50)
+                await load.wait_for_more(50)
             for worker in workers:
                 worker.cancel()
-        assert await asyncio.gather(*(counted(one, "patched") for one in replicas)) > [0.0, 0.0]
-        # Two deaths: each may cost the patches of the reviews that were under way.
+        assert await asyncio.gather(*(review_count(one, "patched") for one in replicas)) > [
+            0.0,
+            0.0,
+        ]
+        # Each of two kills may lose the patches of the reviews in progress.
         unpatched = [found for found in load.requests if found != TARGET]
-        assert all(found == SENT for found in unpatched)
+        assert all(found == REQUESTS for found in unpatched)
         assert len(unpatched) <= 2 * 2 * WORKERS, len(load.requests)
         assert it.calls("mutatingwebhookconfigurations", "delete") == []
 
 
-@pytest.mark.timeout(180)  # three processes come up, and a Lease grows old
-async def test_nobody_is_evicted_while_api_servers_would_not_believe_the_webhook(
+async def test_no_pod_is_evicted_while_api_servers_do_not_trust_the_webhook(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
@@ -256,5 +260,5 @@ async def test_nobody_is_evicted_while_api_servers_would_not_believe_the_webhook
 
         authority.write_bytes(it.authority)
         await admission.logged("self-check passes again")
-        await it.until(lambda: it.fits("web", 2), seconds=40)
+        await it.until(lambda: it.fits("web", 2))
         assert len(it.evicted("web")) == 2

@@ -1,4 +1,4 @@
-"""The webhook behind its real server: TLS, kept connections, rotation, large bodies."""
+"""The webhook with its real server: TLS, persistent connections, rotation, large bodies."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from admission.tls import KeyPair
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
 from certs import authority
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from webhook_client import Connection
 from webhook_harness import FakeCluster, Harness, pod_request
 

@@ -1,4 +1,4 @@
-"""``python -P -m admission`` as its own process, against an API server that keeps still."""
+"""``python -P -m admission`` as its own process, with a fake API server."""
 
 import asyncio
 import base64
@@ -16,15 +16,15 @@ from admission_process import (
     running,
 )
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from common.runtime.clock import SystemClock
 from component import Process
-from fake_api import FakeApi, Reply, named, status
+from fake_api import TIMEOUT, FakeApi, Reply, named, status
 from webhook_client import Connection
 from webhook_harness import pod_request, vpa_request
 
 
-async def test_a_life_from_the_first_list_to_sigterm(tmp_path: Path) -> None:
+async def test_the_process_serves_reviews_until_sigterm(tmp_path: Path) -> None:
     bundle = new_bundle()
     await Directory(tmp_path).save(bundle)
     trusted = bundle.authority.certificate
@@ -55,22 +55,22 @@ async def test_a_life_from_the_first_list_to_sigterm(tmp_path: Path) -> None:
             assert await admission.ended() == 0
 
 
-async def test_before_the_first_list_pods_pass_unchanged(tmp_path: Path) -> None:
+async def test_pods_are_unchanged_before_the_first_list(tmp_path: Path) -> None:
     bundle = new_bundle()
     await Directory(tmp_path).save(bundle)
-    # This server knows nothing: every list is a 404.
+    # Every list of this server is a 404.
     async with FakeApi() as api, running(api, tmp_path) as (admission, port):
         await admission.logged("listening")
         async with Connection.to(port, bundle.authority.certificate) as connection:
             response = await connection.review(pod_request(POD))
         assert response == {"uid": "u-1", "allowed": True}
-        code, told = await admission.get("/readyz")
-        assert (code, "caches" in told) == (503, True)
+        code, text = await admission.get("/readyz")
+        assert (code, "caches" in text) == (503, True)
         assert await admission.get("/health-check") == (200, "OK")
         assert f"GET {WEBHOOK}" not in api.routes
 
 
-async def test_new_certificates_are_taken_over_and_the_webhook_learns_the_authority(
+async def test_new_certificates_are_served_and_the_registration_gets_the_authority(
     tmp_path: Path,
 ) -> None:
     old, new = new_bundle(), new_bundle()
@@ -92,31 +92,31 @@ async def test_new_certificates_are_taken_over_and_the_webhook_learns_the_author
                 assert (await connection.review(pod_request(POD)))["allowed"]
 
 
-async def checked(admission: Process, result: str, times: int) -> None:
-    """Wait until so many self-checks were ``right``, or ``wrong``."""
+async def wait_for_self_checks(admission: Process, result: str, times: int) -> None:
+    """Wait until this many self-checks had a result, ``right`` or ``wrong``."""
     name = f'vpa_admission_controller_self_checks_total{{result="{result}"}} '
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             _, metrics = await admission.get("/metrics")
             (line,) = (line for line in metrics.splitlines() if line.startswith(name))
             if float(line.removeprefix(name)) >= times:
                 return
-            await asyncio.sleep(0.05)  # a process of its own sets no event here
+            await asyncio.sleep(0.05)  # another process sets no event here
 
 
 async def test_the_lease_is_renewed_only_while_reviews_are_answered(tmp_path: Path) -> None:
-    bundle, stranger = new_bundle(), new_bundle()
+    bundle, other = new_bundle(), new_bundle()
     await Directory(tmp_path).save(bundle)
     renewal = f"POST {LEASES}"
     async with FakeApi() as api:
         prepare(api)
         async with running(api, tmp_path, "--reload-cert") as (admission, _):
             await api.asked(renewal)
-            # API servers are told to trust somebody else: from now on no review gets through.
-            (tmp_path / "caCert.pem").write_bytes(stranger.authority.certificate)
+            # API servers now trust another authority, so their reviews fail.
+            (tmp_path / "caCert.pem").write_bytes(other.authority.certificate)
             await admission.logged("self-check failed")
             renewed = api.routes.count(renewal)
-            await checked(admission, "wrong", 5)
+            await wait_for_self_checks(admission, "wrong", 5)
             assert await admission.get("/readyz") == (503, "not ready: self-check")
             assert await admission.get("/health-check") == (200, "OK")
             assert api.routes.count(renewal) == renewed
@@ -128,14 +128,14 @@ async def test_the_lease_is_renewed_only_while_reviews_are_answered(tmp_path: Pa
             assert await admission.get("/readyz") == (200, "OK")
 
 
-async def test_an_expired_certificate_earns_no_lease(tmp_path: Path) -> None:
+async def test_the_lease_is_not_renewed_with_an_expired_certificate(tmp_path: Path) -> None:
     bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=3), days=1)
     await Directory(tmp_path).save(bundle)
     async with FakeApi() as api:
         prepare(api)
         async with running(api, tmp_path) as (admission, _):
             await admission.logged("self-check failed")
-            await checked(admission, "wrong", 3)
+            await wait_for_self_checks(admission, "wrong", 3)
             assert await admission.get("/readyz") == (503, "not ready: certificate, self-check")
             assert f"POST {LEASES}" not in api.routes
 
@@ -161,7 +161,7 @@ async def test_the_lease_waits_until_a_deleted_registration_is_back(tmp_path: Pa
             await api.asked(renewal, times=renewed + 1)
 
 
-async def test_who_registers_nothing_looks_after_nothing(tmp_path: Path) -> None:
+async def test_without_registration_nothing_is_restored(tmp_path: Path) -> None:
     await Directory(tmp_path).save(new_bundle())
     async with FakeApi() as api:
         prepare(api)
@@ -170,7 +170,7 @@ async def test_who_registers_nothing_looks_after_nothing(tmp_path: Path) -> None
     assert not any(WEBHOOKS in route for route in api.routes)
 
 
-async def test_a_webhook_that_cannot_be_registered_earns_no_lease(tmp_path: Path) -> None:
+async def test_the_lease_is_not_renewed_without_a_registration(tmp_path: Path) -> None:
     bundle = new_bundle()
     await Directory(tmp_path).save(bundle)
     async with FakeApi() as api:
@@ -178,7 +178,7 @@ async def test_a_webhook_that_cannot_be_registered_earns_no_lease(tmp_path: Path
         api.on(f"POST {WEBHOOKS}", status(403, "Forbidden"))
         async with running(api, tmp_path) as (admission, _):
             await admission.logged("caches have synced")
-            await checked(admission, "right", 4)
+            await wait_for_self_checks(admission, "right", 4)
             assert await admission.get("/readyz") == (200, "OK")
             assert len(admission.said("webhook configuration not accepted yet")) == 1
             assert f"POST {LEASES}" not in api.routes

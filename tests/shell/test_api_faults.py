@@ -1,4 +1,4 @@
-"""Scripted faults, the sandbox's clock and restarts of its API server, as clients meet them."""
+"""Scripted faults, clock jumps and restarts of the sandbox's API server, from its clients' view."""
 
 import asyncio
 from datetime import timedelta
@@ -10,18 +10,16 @@ import pytest
 from common.errors import (
     ConflictError,
     GoneError,
-    KubeError,
     NotFoundError,
     ServerError,
     TooManyRequestsError,
     UnreachableError,
 )
-from common.kube.client import KubeClient, PatchType
+from common.kube.client import KubeClient
 from common.kube.endpoints import NODES, POD_METRICS, PODS
 from sandbox import virtual_time
-from sandbox.apiserver.faults import ApiFault
+from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster
-from sandbox.description import Section
 from sandbox_client import api_server, pod
 from virtual_cluster import in_cluster
 
@@ -29,14 +27,17 @@ SCENARIO = "namespaces: [shop]"
 GOLDEN = "/api/v1/namespaces/golden/pods"
 
 
-def rule(**raw: Any) -> ApiFault:
-    return ApiFault.parse(Section({name.replace("_", "-"): raw[name] for name in raw}, "rule"))
+def rule(
+    match: dict[str, str], *, refuse: int | None = None, count: int | None = None, **effect: Any
+) -> ApiFault:
+    refusal = None if refuse is None else Refusal(refuse)
+    return ApiFault(calls=Calls(**match), effect=Effect(refuse=refusal, **effect), count=count)
 
 
 # Refusals
 
 
-async def test_an_overloaded_server_answers_in_plain_text() -> None:
+async def test_an_overloaded_server_responds_in_plain_text() -> None:
     async with api_server() as api:
         api.server.faults.add(rule(match={"resource": "pods"}, refuse=429, retry_after=7))
         answer = await api("GET", GOLDEN)
@@ -75,8 +76,9 @@ async def test_an_overloaded_server_answers_in_plain_text() -> None:
 async def test_other_refusals_are_statuses(code: int, reason: str, message: str) -> None:
     async with api_server() as api:
         await api.make(GOLDEN, pod())
-        told = {"refuse": code, "retry_after": 2, "message": "gone wrong"}
-        api.server.faults.add(rule(match={"verb": "delete"}, **told))
+        api.server.faults.add(
+            rule(match={"verb": "delete"}, refuse=code, retry_after=2, message="gone wrong")
+        )
         answer = await api("DELETE", f"{GOLDEN}/web")
         assert (answer.status, answer.json["reason"]) == (code, reason)
         assert answer.json["message"] == message
@@ -85,7 +87,7 @@ async def test_other_refusals_are_statuses(code: int, reason: str, message: str)
         assert (await api("GET", f"{GOLDEN}/web")).status == 200
 
 
-async def test_a_write_may_have_been_done_all_the_same() -> None:
+async def test_a_refused_write_may_have_been_carried_out() -> None:
     async with api_server() as api:
         api.server.faults.add(rule(match={"verb": "create"}, refuse=504, done=True, count=1))
         assert (await api("POST", GOLDEN, pod())).status == 504
@@ -95,33 +97,28 @@ async def test_a_write_may_have_been_done_all_the_same() -> None:
 # On the wire
 
 
-def test_faults_of_a_scenario_reach_clients_with_their_class() -> None:
-    scenario = """
-    namespaces: [shop]
-    api-faults:
-      - {match: {user-agent: test/*, verb: delete, name: a}, refuse: 409}
-      - {match: {user-agent: test/*, verb: delete, name: b}, refuse: 429, retry-after: 1}
-      - {match: {user-agent: test/*, verb: delete, name: c}, refuse: 503}
-      - {match: {user-agent: test/*, verb: delete, name: d}, drop: true}
-    """
+def test_clients_raise_the_class_of_a_fault() -> None:
+    cases: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"refuse": 409}, ConflictError),
+        ({"refuse": 429, "retry_after": 1}, TooManyRequestsError),
+        ({"refuse": 503}, ServerError),
+        ({"drop": True}, UnreachableError),
+        ({}, NotFoundError),
+    ]
 
-    async def test(_cluster: Cluster, client: KubeClient) -> None:
-        for name, error in (
-            ("a", ConflictError),
-            ("b", TooManyRequestsError),
-            ("c", ServerError),
-            ("d", UnreachableError),
-            ("e", NotFoundError),
-        ):
+    async def test(cluster: Cluster, client: KubeClient) -> None:
+        for name, (effect, error) in zip("abcde", cases, strict=True):
+            match = {"user_agent": "test/*", "verb": "delete", "name": name}
+            cluster.api.faults.add(rule(match, **effect))
             with pytest.raises(error):
                 await client.delete(PODS, name, namespace="shop")
 
-    in_cluster(test, scenario=scenario)
+    in_cluster(test, scenario=SCENARIO)
 
 
-def test_faults_reach_aggregated_apis_too() -> None:
+def test_faults_affect_aggregated_apis() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
-        match = {"user-agent": "test/*", "group": "metrics.k8s.io", "verb": "list"}
+        match = {"user_agent": "test/*", "group": "metrics.k8s.io", "verb": "list"}
         cluster.api.faults.add(rule(match=match, refuse=503))
         with pytest.raises(ServerError):
             await client.list(POD_METRICS, namespace="shop")
@@ -130,9 +127,9 @@ def test_faults_reach_aggregated_apis_too() -> None:
     in_cluster(test, scenario=SCENARIO)
 
 
-def test_a_delay_is_waited_for() -> None:
+def test_a_delayed_response_arrives() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
-        cluster.api.faults.add(rule(match={"user-agent": "test/*"}, delay="3s", count=1))
+        cluster.api.faults.add(rule(match={"user_agent": "test/*"}, delay=3.0, count=1))
         before = cluster.clock.now()
         await client.get(NODES, "node-0")
         assert timedelta(seconds=3) <= cluster.clock.now() - before < timedelta(seconds=4)
@@ -140,9 +137,9 @@ def test_a_delay_is_waited_for() -> None:
     in_cluster(test, scenario=SCENARIO)
 
 
-def test_a_dropped_write_may_have_been_done() -> None:
+def test_a_dropped_write_may_have_been_carried_out() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
-        match = {"user-agent": "test/*", "verb": "create"}
+        match = {"user_agent": "test/*", "verb": "create"}
         cluster.api.faults.add(rule(match=match, drop=True, done=True, count=1))
         with pytest.raises(UnreachableError):
             await client.create(PODS.as_dicts(), pod(), namespace="shop")
@@ -154,8 +151,8 @@ def test_a_dropped_write_may_have_been_done() -> None:
 # Watches
 
 
-async def watched(cluster: Cluster, client: KubeClient, *, seconds: float) -> list[str]:
-    """The names that a watch tells of, one pod created each second, until it ends."""
+async def watch_names(cluster: Cluster, client: KubeClient, *, seconds: float) -> list[str]:
+    """Create a pod each second; return the names from a watch, with their times, until it ends."""
     version = (await client.list(PODS, namespace="shop")).resource_version
     names: list[str] = []
 
@@ -179,15 +176,15 @@ async def watched(cluster: Cluster, client: KubeClient, *, seconds: float) -> li
 @pytest.mark.parametrize(
     ("effect", "want"),
     [
-        ({"watch_end": "2500ms"}, ["a@1", "b@2"]),
-        ({"watch_duplicates": True, "watch_end": "9s"}, ["a@1", "a@1", "b@2", "b@2"]),
-        ({"watch_delay": "2500ms", "watch_end": "9s"}, ["a@3", "b@6", "c@6"]),
+        ({"watch_end": 2.5}, ["a@1", "b@2"]),
+        ({"watch_duplicates": True, "watch_end": 9.0}, ["a@1", "a@1", "b@2", "b@2"]),
+        ({"watch_delay": 2.5, "watch_end": 9.0}, ["a@3", "b@6", "c@6"]),
     ],
 )
-def test_a_watch_is(effect: dict[str, Any], want: list[str]) -> None:
+def test_a_watch_with_a_fault(effect: dict[str, Any], want: list[str]) -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
-        cluster.api.faults.add(rule(match={"user-agent": "test/*", "verb": "watch"}, **effect))
-        found = await watched(cluster, client, seconds=30)
+        cluster.api.faults.add(rule(match={"user_agent": "test/*", "verb": "watch"}, **effect))
+        found = await watch_names(cluster, client, seconds=30)
         # The scheduler's and the kubelet's own writes follow each creation.
         first = [name for name in dict.fromkeys(found) if name in want]
         assert first == list(dict.fromkeys(want))
@@ -199,9 +196,9 @@ def test_a_watch_is(effect: dict[str, Any], want: list[str]) -> None:
 
 def test_the_connection_of_a_watch_breaks() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
-        cluster.api.faults.add(rule(match={"user-agent": "test/*", "verb": "watch"}, watch_cut=2))
+        cluster.api.faults.add(rule(match={"user_agent": "test/*", "verb": "watch"}, watch_cut=2))
         with pytest.raises(ExceptionGroup) as caught:
-            await watched(cluster, client, seconds=30)
+            await watch_names(cluster, client, seconds=30)
         assert caught.group_contains(UnreachableError)
 
     in_cluster(test, scenario=SCENARIO)
@@ -210,7 +207,7 @@ def test_the_connection_of_a_watch_breaks() -> None:
 # Restarts
 
 
-def test_an_api_server_that_is_stopped_comes_back_with_its_data() -> None:
+def test_a_restarted_api_server_has_its_data() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         await client.create(PODS.as_dicts(), pod(), namespace="shop")
         await cluster.stop_api_server()
@@ -221,12 +218,12 @@ def test_an_api_server_that_is_stopped_comes_back_with_its_data() -> None:
         assert (await client.get(PODS, "web", namespace="shop")).metadata.name == "web"
         await asyncio.sleep(60)
         found = await client.get(PODS, "web", namespace="shop")
-        assert found.status.phase == "Running"  # scheduler and kubelet found their way back
+        assert found.status.phase == "Running"  # scheduler and kubelet continue
 
     in_cluster(test, scenario=SCENARIO)
 
 
-def test_watches_of_a_restarted_server_begin_with_what_it_found() -> None:
+def test_watches_of_a_restarted_server_begin_with_existing_objects() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         old = (await client.list(PODS, namespace="shop")).resource_version
         await client.create(PODS.as_dicts(), pod(), namespace="shop")
@@ -236,14 +233,14 @@ def test_watches_of_a_restarted_server_begin_with_what_it_found() -> None:
         now = (await client.list(PODS, namespace="shop")).resource_version
         events = client.watch(PODS, namespace="shop", resource_version=now)
         await client.delete(PODS, "web", namespace="shop")
-        told = (await anext(events)).object
-        assert told is not None
-        assert told.metadata.name == "web"
+        pod_event = (await anext(events)).object
+        assert pod_event is not None
+        assert pod_event.metadata.name == "web"
 
     in_cluster(test, scenario=SCENARIO)
 
 
-def test_a_compaction_loses_open_pages_and_a_restart_does_not() -> None:
+def test_a_compaction_expires_continue_tokens_and_a_restart_does_not() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         for name in "abc":
             await client.create(PODS.as_dicts(), pod(name), namespace="shop")
@@ -267,7 +264,7 @@ def test_a_compaction_loses_open_pages_and_a_restart_does_not() -> None:
 # The clock
 
 
-def test_a_jump_of_the_clock_shows_in_what_is_stamped() -> None:
+def test_a_clock_jump_changes_timestamps() -> None:
     async def test(cluster: Cluster, client: KubeClient) -> None:
         cluster.clock.jump(timedelta(hours=2))
         made = await client.create(PODS.as_dicts(), pod(), namespace="shop")
@@ -275,28 +272,3 @@ def test_a_jump_of_the_clock_shows_in_what_is_stamped() -> None:
         assert made["metadata"]["creationTimestamp"].startswith(expected.strftime("%Y-%m-%dT%H:"))
 
     in_cluster(test, scenario=SCENARIO)
-
-
-# A server without resizes
-
-
-def test_a_server_whose_gate_is_off_serves_no_resize() -> None:
-    async def test(_cluster: Cluster, client: KubeClient) -> None:
-        await client.create(PODS.as_dicts(), pod(), namespace="shop")
-        with pytest.raises(KubeError) as caught:
-            await client.patch(
-                PODS.as_dicts(),
-                "web",
-                {"spec": {}},
-                patch_type=PatchType.STRATEGIC,
-                namespace="shop",
-                subresource="resize",
-            )
-        assert caught.value.reason == "NotFound"
-        assert str(caught.value) == "the server could not find the requested resource"
-        served = msgspec.json.decode(await client.request("GET", "/api/v1"))
-        names = [one["name"] for one in served["resources"]]
-        assert "pods/eviction" in names
-        assert "pods/resize" not in names
-
-    in_cluster(test, scenario="{namespaces: [shop], serve-resize: false}")

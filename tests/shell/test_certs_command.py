@@ -1,4 +1,4 @@
-"""``python -P -m certs`` as an operator calls it."""
+"""The command ``python -P -m certs``."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def certs(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_a_second_run_keeps_what_the_first_made(tmp_path: Path) -> None:
+def test_a_second_run_keeps_the_certificates(tmp_path: Path) -> None:
     arguments = ("--output-dir", str(tmp_path / "tls"), "--host", "127.0.0.1,localhost")
     assert certs(*arguments, folder=tmp_path).returncode == 0
     made = [(tmp_path / "tls" / name).read_bytes() for name in FILES]
@@ -25,21 +25,21 @@ def test_a_second_run_keeps_what_the_first_made(tmp_path: Path) -> None:
     assert [(tmp_path / "tls" / name).read_bytes() for name in FILES] != made
 
 
-def test_a_renewal_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
+def test_a_renewal_takes_three_runs(tmp_path: Path) -> None:
     arguments = ("--output-dir", str(tmp_path), "--host=localhost", "--settle=0s")
 
-    def after(*more: str) -> tuple[int, bytes]:
-        """How many authorities are trusted, and what is served."""
+    def states(*more: str) -> tuple[int, bytes]:
+        """Return the number of trusted authorities, and the serving certificate."""
         assert certs(*arguments, *more, folder=tmp_path).returncode == 0
         authorities = (tmp_path / "caCert.pem").read_text().count("BEGIN CERTIFICATE")
         return authorities, (tmp_path / "serverCert.pem").read_bytes()
 
-    first = after()
-    assert after("--renew", "--settle=1h") == (2, first[1])
-    second = after()
+    first = states()
+    assert states("--renew", "--settle=1h") == (2, first[1])
+    second = states()
     assert second[0] == 2
     assert second[1] != first[1]
-    assert after("--overlap=0s") == (1, second[1])
+    assert states("--overlap=0s") == (1, second[1])
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,8 @@ def test_a_renewal_is_begun_gone_on_with_and_finished(tmp_path: Path) -> None:
         (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file\n"),
     ],
 )
-def test_a_mistake_is_one_clear_line(arguments: tuple[str, ...], line: str, tmp_path: Path) -> None:
+def test_an_invalid_command_is_one_line(
+    arguments: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
     done = certs(*arguments, folder=tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (2, line, "")

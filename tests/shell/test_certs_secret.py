@@ -1,4 +1,4 @@
-"""``certs`` on an API server: one Secret, one CA bundle, and as many processes as like."""
+"""``certs`` with an API server: one Secret, one CA bundle and concurrent processes."""
 
 import asyncio
 import base64
@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs import authority, store
+from certs import authority, certificate_stores
 from certs.authority import Bundle
 from certs.renewal import CertificatePolicy, usable
 from certs.trust import WebhookCaBundle
@@ -54,9 +54,9 @@ async def client() -> AsyncIterator[KubeClient]:
 async def ensure(
     client: KubeClient, policy: CertificatePolicy = POLICY, *, after: timedelta = timedelta()
 ) -> Bundle:
-    """One run of a process of its own."""
-    return await store.ensure(
-        [store.Secret(client, "kube-system", "vpa-tls-certs")],
+    """Run certs once, as a separate process would."""
+    return await certificate_stores.ensure(
+        [certificate_stores.Secret(client, "kube-system", "vpa-tls-certs")],
         WebhookCaBundle(client, CONFIGURATION_NAME),
         policy,
         make_key=lambda: ec.generate_private_key(ec.SECP256R1()),
@@ -64,55 +64,57 @@ async def ensure(
     )
 
 
-async def kept(client: KubeClient) -> Bundle:
-    found = await store.Secret(client, "kube-system", "vpa-tls-certs").load()
+async def stored_bundle(client: KubeClient) -> Bundle:
+    found = await certificate_stores.Secret(client, "kube-system", "vpa-tls-certs").load()
     assert found is not None
     return found
 
 
 async def bundles(client: KubeClient) -> list[bytes]:
-    """The CA bundle of each webhook."""
+    """Return the CA bundle of each webhook."""
     found: dict[str, Any] = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     return [
         base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in found["webhooks"]
     ]
 
 
-async def test_many_at_once_agree(client: KubeClient) -> None:
+async def test_concurrent_runs_agree(client: KubeClient) -> None:
     await client.create(MUTATING_WEBHOOKS, CONFIGURATION)
     made = await asyncio.gather(*(ensure(client) for _ in range(5)))
-    assert made == [await kept(client)] * 5
+    assert made == [await stored_bundle(client)] * 5
     assert usable(made[0], POLICY.hosts, NOW)
     assert await bundles(client) == [b"", made[0].authority.certificate]
 
 
-async def test_many_at_once_that_are_asked_for_a_renewal_agree_too(client: KubeClient) -> None:
+async def test_concurrent_renewals_agree(client: KubeClient) -> None:
     await client.create(MUTATING_WEBHOOKS, CONFIGURATION)
     old = await ensure(client)
     await asyncio.gather(*(ensure(client, FORCED) for _ in range(3)))
     made = await ensure(client)
-    assert made == await kept(client)
+    assert made == await stored_bundle(client)
     assert made.server == old.server
     assert made.authority.certificate.endswith(old.authority.certificate)
     assert (await bundles(client))[1] == made.authority.certificate
 
     later = await asyncio.gather(*(ensure(client, after=POLICY.settle) for _ in range(3)))
-    assert later == [await kept(client)] * 3
+    assert later == [await stored_bundle(client)] * 3
     assert later[0].server != old.server
     await asyncio.gather(*(ensure(client, after=POLICY.settle + POLICY.overlap) for _ in range(3)))
-    last = await kept(client)
+    last = await stored_bundle(client)
     assert len(authority.read_certificates(last.authority.certificate)) == 1
     assert (await bundles(client))[1] == last.authority.certificate
 
 
-async def test_a_webhook_that_comes_later_is_told_by_the_next_run(client: KubeClient) -> None:
+async def test_the_next_run_sets_the_bundle_of_a_new_webhook(client: KubeClient) -> None:
     made = await ensure(client)
     await client.create(MUTATING_WEBHOOKS, CONFIGURATION)
     assert await ensure(client) == made
     assert (await bundles(client))[1] == made.authority.certificate
 
 
-async def test_a_deleted_secret_leaves_trusted_what_pods_still_serve(client: KubeClient) -> None:
+async def test_after_a_deleted_secret_the_former_authority_stays_trusted(
+    client: KubeClient,
+) -> None:
     await client.create(MUTATING_WEBHOOKS, CONFIGURATION)
     old = await ensure(client)
     await client.delete(SECRETS, "vpa-tls-certs", namespace="kube-system")
@@ -122,7 +124,7 @@ async def test_a_deleted_secret_leaves_trusted_what_pods_still_serve(client: Kub
     assert (await bundles(client))[1] == made.authority.certificate
 
 
-async def test_a_bundle_is_not_written_over_what_was_not_seen(client: KubeClient) -> None:
+async def test_a_bundle_is_not_written_over_an_unseen_change(client: KubeClient) -> None:
     await client.create(MUTATING_WEBHOOKS, CONFIGURATION)
     seen = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     assert await ca_bundle.write(client, OTHER)
@@ -136,14 +138,14 @@ async def test_a_bundle_is_not_written_over_what_was_not_seen(client: KubeClient
 
 
 async def test_an_empty_secret_is_filled(client: KubeClient) -> None:
-    """As the manifests have it: the account of the CronJob may create none."""
+    """The manifests contain an empty one, because the CronJob's account may not create it."""
     empty = {"metadata": {"name": "vpa-tls-certs"}, "type": "Opaque"}
     await client.create(SECRETS, empty, namespace="kube-system")
-    assert await store.Secret(client, "kube-system", "vpa-tls-certs").load() is None
-    assert await ensure(client) == await kept(client)
+    assert await certificate_stores.Secret(client, "kube-system", "vpa-tls-certs").load() is None
+    assert await ensure(client) == await stored_bundle(client)
 
 
-async def test_a_secret_that_is_missing_and_must_not_be_made_says_what_to_do() -> None:
+async def test_the_error_about_a_missing_secret_names_the_remedy() -> None:
     async with FakeApi() as api, api.client() as client:
         secrets = SECRETS.collection("kube-system")
         api.on(f"GET {secrets}/vpa-tls-certs", status(404, "NotFound"))

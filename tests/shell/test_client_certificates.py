@@ -1,4 +1,4 @@
-"""Callers of the webhook that need a certificate: with one, without, and with another's."""
+"""The webhook's callers with a client certificate, without one, and with a foreign one."""
 
 import asyncio
 import ssl
@@ -26,7 +26,7 @@ from common import certificates
 from common.errors import ConfigError
 from common.features import FeatureGates
 from common.runtime.clock import SystemClock
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from webhook_client import Connection
 from webhook_harness import FakeCluster
 
@@ -46,7 +46,7 @@ CLIENTS, SERVERS = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAuthority:
-    """An authority that signs clients of API servers."""
+    """An authority that signs certificates of clients."""
 
     certificate: x509.Certificate
     key: certificates.PrivateKey
@@ -127,7 +127,7 @@ def key_pair(folder: Path, bundle: authority.Bundle, clients: ClientAuthority) -
         pytest.param(x509.Name([]), id="no name"),
     ],
 )
-async def test_a_caller_with_a_certificate_is_answered(
+async def test_a_caller_with_a_certificate_gets_a_response(
     tmp_path: Path, bundle: authority.Bundle, clients: ClientAuthority, subject: x509.Name
 ) -> None:
     own = clients.pair(tmp_path / "client", subject=subject)
@@ -154,7 +154,7 @@ async def test_a_caller_without_one_is_refused_and_counted(
 
 
 @pytest.mark.parametrize("purpose", [CLIENTS, SERVERS], ids=["another authority", "a server"])
-async def test_a_certificate_that_is_none_of_a_client_ends_the_handshake(
+async def test_a_certificate_that_is_not_for_clients_ends_the_handshake(
     tmp_path: Path,
     bundle: authority.Bundle,
     clients: ClientAuthority,
@@ -168,7 +168,7 @@ async def test_a_certificate_that_is_none_of_a_client_ends_the_handshake(
                 await connection.send(b"{}")
 
 
-async def test_a_new_authority_counts_from_the_next_handshake_on(
+async def test_a_new_authority_applies_from_the_next_handshake(
     tmp_path: Path, bundle: authority.Bundle, clients: ClientAuthority
 ) -> None:
     pair, new = key_pair(tmp_path, bundle, clients), ClientAuthority.new()
@@ -198,15 +198,17 @@ async def test_the_self_check_needs_none(
 
 CALLERS = [
     pytest.param("10.0.0.1", SELF_CHECK_PATH, 403, id="the path of the self-check from elsewhere"),
-    pytest.param("::ffff:10.0.0.1", SELF_CHECK_PATH, 403, id="the same, on a socket for both"),
-    pytest.param("::ffff:127.0.0.1", SELF_CHECK_PATH, 200, id="the self-check, on such a socket"),
+    pytest.param("::ffff:10.0.0.1", SELF_CHECK_PATH, 403, id="the same, on a dual-stack socket"),
+    pytest.param(
+        "::ffff:127.0.0.1", SELF_CHECK_PATH, 200, id="the self-check, on a dual-stack socket"
+    ),
     pytest.param("::1", SELF_CHECK_PATH, 200, id="the self-check by IPv6"),
     pytest.param("127.0.0.1", "/", 403, id="another path from this pod"),
 ]
 
 
 @pytest.mark.parametrize(("address", "path", "status"), CALLERS)
-async def test_only_the_self_check_is_known_without_a_certificate(
+async def test_only_the_self_check_needs_no_certificate(
     address: str, path: str, status: int
 ) -> None:
     scope = asgi.scope_of("POST", path, {"content_type": "application/json"})
@@ -215,7 +217,7 @@ async def test_only_the_self_check_is_known_without_a_certificate(
 
 
 @pytest.mark.parametrize("content", [None, b"no certificate"], ids=["missing", "garbage"])
-def test_an_authority_that_cannot_be_read_is_one_sentence(
+def test_an_unreadable_authority_is_a_one_line_error(
     tmp_path: Path, bundle: authority.Bundle, content: bytes | None
 ) -> None:
     file = tmp_path / "clients.pem"

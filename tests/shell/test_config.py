@@ -1,4 +1,4 @@
-"""Finding the API server: kubeconfigs as people have them, good and bad."""
+"""The configuration of the client: kubeconfigs and service accounts, valid and invalid."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ from sandbox.virtual_time import VirtualClock
 
 
 def authority() -> tuple[str, str]:
-    """A self-signed certificate and its key, as PEM."""
+    """Return a self-signed certificate and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -109,7 +109,7 @@ async def test_no_private_key_is_left_behind(
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_a_server_whose_certificate_is_not_checked(write: Write) -> None:
+async def test_insecure_skip_tls_verify(write: Write) -> None:
     options = {"insecure-skip-tls-verify": True, "tls-server-name": "kubernetes"}
     connection = await load(write({"token": "abc"}, **options))
     assert connection.ssl_context is not None
@@ -134,7 +134,7 @@ async def test_a_user_with_a_password(write: Write) -> None:
     assert await connection.headers() == {"Authorization": f"Basic {wanted}"}
 
 
-async def test_an_exec_plugin_is_asked_for_the_token(write: Write, tmp_path: Path) -> None:
+async def test_an_exec_plugin_returns_the_token(write: Write, tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     plugin.write_text(
         "#!/bin/sh\n"
@@ -199,18 +199,18 @@ async def test_a_token_file_that_rotates_is_read_again_after_a_401(
             "clusters: [{name: c, cluster: {server: 'https://h', certificate-authority: gone}}]\n"
             "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n",
             "gone",
-            id="an authority that is not there",
+            id="a missing authority file",
         ),
         pytest.param(
             "clusters: [{name: c, cluster: {server: 'https://h', "
             "certificate-authority-data: bm9uZQ==}}]\n"
             "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n",
             "certificate",
-            id="an authority that is none",
+            id="an invalid authority",
         ),
     ],
 )
-async def test_a_broken_kubeconfig_is_one_sentence_that_names_the_file(
+async def test_an_invalid_kubeconfig_is_a_one_line_error_with_the_file(
     tmp_path: Path, content: str | None, want: str
 ) -> None:
     path = tmp_path / "kubeconfig"
@@ -223,7 +223,7 @@ async def test_a_broken_kubeconfig_is_one_sentence_that_names_the_file(
     assert "\n" not in str(failed.value)
 
 
-async def test_outside_a_pod_the_flag_is_named() -> None:
+async def test_outside_a_pod_the_error_names_the_flag() -> None:
     with pytest.raises(ConfigError, match="--kubeconfig"):
         await load("", {})
 
@@ -252,7 +252,7 @@ async def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
         assert not await connection.renew(await connection.headers())
     token.unlink()
     assert not await connection.renew(await connection.headers())
-    assert await connection.headers() == {"Authorization": "Bearer new"}  # better than none
+    assert await connection.headers() == {"Authorization": "Bearer new"}  # the last usable one
 
 
 def test_a_token_is_read_again_after_a_minute(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_token_is_read_again_after_a_minute(tmp_path: Path) -> None:
         pytest.param(IN_POD, {"ca.crt": "none", "token": "t"}, "ca.crt", id="no certificate"),
     ],
 )
-def test_a_pod_without_a_usable_service_account_is_one_sentence(
+def test_a_pod_without_a_usable_service_account_is_a_one_line_error(
     environ: dict[str, str], files: dict[str, str], want: str, tmp_path: Path
 ) -> None:
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Connections of a port: how many, from whom, and which of them makes room for another."""
+"""The limits of a port's connections, in total and by peer."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ import pytest
 
 from certificates import new_bundle, write_pair
 from common.runtime.limited_http import HttpLimits
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 
 GET = b"GET / HTTP/1.1\r\nHost: ops\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: ops\r\nContent-Length: 1000\r\n\r\n"
@@ -19,26 +19,26 @@ POST = b"POST / HTTP/1.1\r\nHost: ops\r\nContent-Length: 1000\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Slow:
-    """Reads the body, and answers ``/`` at once and everything else when it is told to."""
+class SlowApp:
+    """An application that responds to ``/`` immediately, and to other paths after ``released``."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Semaphore(0)  # released by each request
-        self.go_on = asyncio.Event()
+        self.requested = asyncio.Semaphore(0)  # released by each request
+        self.released = asyncio.Event()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        self.asked.release()
+        self.requested.release()
         while (await receive()).get("more_body"):
             pass
         if scope["path"] != "/":
-            await self.go_on.wait()
+            await self.released.wait()
         headers = [(b"content-length", b"2")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"OK"})
 
 
-class Door:
-    """A server, and clients of it."""
+class Clients:
+    """Clients of a server."""
 
     def __init__(self, server: WebServer) -> None:
         self._server = server
@@ -51,10 +51,10 @@ class Door:
         self._writers.append(writer)
         return reader, writer
 
-    async def used(self, host: str = "127.0.0.1") -> Streams:
-        """A connection that had an answer."""
+    async def used_connection(self, host: str = "127.0.0.1") -> Streams:
+        """Open a connection, and complete a request."""
         reader, writer = await self.connect(host)
-        assert await ask(reader, writer) == 200
+        assert await request_status(reader, writer) == 200
         return reader, writer
 
     async def close(self) -> None:
@@ -64,24 +64,24 @@ class Door:
 
 @asynccontextmanager
 async def serving(
-    app: Slow, *, tls: ssl.SSLContext | None = None, **limits: int
-) -> AsyncIterator[Door]:
+    app: SlowApp, *, tls: ssl.SSLContext | None = None, **limits: int
+) -> AsyncIterator[Clients]:
     options: dict[str, Any] = {} if tls is None else {"ssl_context_factory": lambda *_: tls}
     server = WebServer(app, "0.0.0.0:0", name="test", limits=HttpLimits(**limits), **options)
     running = asyncio.create_task(server.run())
-    door = Door(server)
+    clients = Clients(server)
     try:
         async with asyncio.timeout(20):
-            yield door
+            yield clients
     finally:
-        app.go_on.set()
-        await door.close()
+        app.released.set()
+        await clients.close()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """The status of an answer; 0: the connection ended."""
+async def request_status(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    """Send a request, and return the status; 0 if the connection ended."""
     try:
         writer.write(GET)
         head = await reader.readuntil(b"\r\n\r\n")
@@ -98,60 +98,60 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_a_peer_with_too_many_loses_the_one_that_waits_longest() -> None:
-    async with serving(Slow(), connections_of_peer=3) as door:
-        first, second, third = [await door.used() for _ in range(3)]
-        assert await ask(*first) == 200  # and waits no longer than the others now
-        other = await door.used("127.0.0.2")
-        fourth = await door.used()
+async def test_a_peer_with_too_many_connections_loses_the_longest_idle_one() -> None:
+    async with serving(SlowApp(), connections_of_peer=3) as clients:
+        first, second, third = [await clients.used_connection() for _ in range(3)]
+        assert await request_status(*first) == 200  # now it is the least idle one
+        other = await clients.used_connection("127.0.0.2")
+        fourth = await clients.used_connection()
         assert await is_closed(second[0])
         for each in (first, third, fourth, other):
-            assert await ask(*each) == 200
+            assert await request_status(*each) == 200
 
 
-async def test_too_many_together_cost_the_peer_that_has_most() -> None:
-    async with serving(Slow(), connections=3) as door:
-        other = await door.used("127.0.0.2")
-        first, second = [await door.used() for _ in range(2)]
-        third = await door.used("127.0.0.3")
+async def test_above_the_total_limit_the_peer_with_most_connections_loses_one() -> None:
+    async with serving(SlowApp(), connections=3) as clients:
+        other = await clients.used_connection("127.0.0.2")
+        first, second = [await clients.used_connection() for _ in range(2)]
+        third = await clients.used_connection("127.0.0.3")
         assert await is_closed(first[0])
         for each in (other, second, third):
-            assert await ask(*each) == 200
+            assert await request_status(*each) == 200
 
 
-async def test_who_is_being_answered_is_never_closed_for_another() -> None:
-    app = Slow()
-    async with serving(app, connections_of_peer=1) as door:
-        reader, writer = await door.connect()
+async def test_a_connection_with_a_pending_response_is_never_closed_for_another() -> None:
+    app = SlowApp()
+    async with serving(app, connections_of_peer=1) as clients:
+        reader, writer = await clients.connect()
         writer.write(GET.replace(b"/ ", b"/slow ", 1))
-        await app.asked.acquire()
-        late, _ = await door.connect()
+        await app.requested.acquire()
+        late, _ = await clients.connect()
         assert await is_closed(late)
-        app.go_on.set()
+        app.released.set()
         assert (await reader.readuntil(b"OK")).startswith(b"HTTP/1.1 200")
 
 
-async def test_slow_requests_keep_nobody_out() -> None:
-    async with serving(Slow(), connections=2) as door:
+async def test_slow_requests_block_no_other_client() -> None:
+    async with serving(SlowApp(), connections=2) as clients:
         for _ in range(10):
-            _, writer = await door.connect()
+            _, writer = await clients.connect()
             writer.write(POST + b"x")
             await writer.drain()
-        assert await ask(*await door.connect("127.0.0.2")) == 200
-        assert await ask(*await door.connect()) == 200
+        assert await request_status(*await clients.connect("127.0.0.2")) == 200
+        assert await request_status(*await clients.connect()) == 200
 
 
-async def test_bodies_together_are_bounded() -> None:
-    app = Slow()
-    async with serving(app, bodies=2500) as door:
+async def test_the_total_size_of_bodies_is_bounded() -> None:
+    app = SlowApp()
+    async with serving(app, bodies=2500) as clients:
         slow = []
         for size in (900, 999, 400):
-            reader, writer = await door.connect()
+            reader, writer = await clients.connect()
             writer.write(POST + b"x" * size)
-            await app.asked.acquire()
+            await app.requested.acquire()
             slow.append((reader, writer))
         first, most, third = slow
-        assert await ask(*await door.connect()) == 200
+        assert await request_status(*await clients.connect()) == 200
         third[1].write(b"x" * 500)
         assert await is_closed(most[0])
         for reader, writer in (third, first):
@@ -167,22 +167,22 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     return made
 
 
-async def test_a_handshake_that_takes_too_long_is_given_up(context: ssl.SSLContext) -> None:
-    async with serving(Slow(), tls=context, handshake=1) as door:
+async def test_a_slow_handshake_times_out(context: ssl.SSLContext) -> None:
+    async with serving(SlowApp(), tls=context, handshake=1) as clients:
         began = asyncio.get_running_loop().time()
-        reader, _ = await door.connect()
+        reader, _ = await clients.connect()
         assert await is_closed(reader)
         assert asyncio.get_running_loop().time() - began < 10
 
 
-async def test_handshakes_keep_nobody_out(context: ssl.SSLContext) -> None:
+async def test_handshakes_block_no_other_client(context: ssl.SSLContext) -> None:
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    async with serving(Slow(), tls=context, connections=3) as door:
+    async with serving(SlowApp(), tls=context, connections=3) as clients:
         for _ in range(20):
-            await door.connect()
+            await clients.connect()
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", door._server.port, local_addr=("127.0.0.2", 0), ssl=trusting
+            "127.0.0.1", clients._server.port, local_addr=("127.0.0.2", 0), ssl=trusting
         )
-        assert await ask(reader, writer) == 200
+        assert await request_status(reader, writer) == 200
         writer.transport.abort()

@@ -1,4 +1,4 @@
-"""What the pages show of curl is what comes: the calls are made, and their answers compared."""
+"""The curl examples of the documentation: each is called, and its response compared."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from certificates import new_bundle
-from certs.store import Directory
+from certs.certificate_stores import Directory
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, free_port, running_component, webhook_flags
@@ -34,31 +34,31 @@ CALL = re.compile(r"^\$ (curl (?:.*[\\|]\n)*.*)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A command of a page, and what the page shows of its answer; … stands for anything."""
+class Example:
+    """A command of a page with its response, in which … stands for any text."""
 
     page: str
     command: str
     answer: str
 
 
-def shown(page: str) -> Iterator[Shown]:
+def examples(page: str) -> Iterator[Example]:
     text = (ROOT / page).read_text(encoding="utf-8")
     for block in BLOCK.findall(text):
         lines = re.sub(r"^ {4}", "", block, flags=re.MULTILINE)
         _, *parts = CALL.split(lines)
         for command, answer in zip(parts[::2], parts[1::2], strict=True):
-            yield Shown(page, command, answer.strip())
+            yield Example(page, command, answer.strip())
 
 
 def pattern(answer: str) -> str:
-    """A regular expression; numbers of metrics may be others."""
+    """Return a regular expression that allows other values of metrics."""
     numbers = re.sub(r"^(vpa_.*) [0-9.e+-]+$", r"\1 …", answer, flags=re.MULTILINE)
     return re.escape(numbers).replace("…", ".*")
 
 
 def example() -> dict[str, Any]:
-    """The objects of the example by kind; its VPA says what it said when the pages were written."""
+    """Return the objects of the example, by kind, with the VPA's status as in the pages."""
     text = (ROOT / "examples" / "overprovisioned.yaml").read_text(encoding="utf-8")
     found = {each["kind"]: each for each in yaml.safe_load_all(text)}
     amounts = {
@@ -82,8 +82,8 @@ def example() -> dict[str, Any]:
     return found
 
 
-def owned(kind: str, name: str, by: tuple[str, str], **parts: Any) -> dict[str, Any]:
-    """An object of the example's Deployment."""
+def owned_object(kind: str, name: str, by: tuple[str, str], **parts: Any) -> dict[str, Any]:
+    """Return an object that the example's Deployment owns."""
     made = named(name, namespace="demo", **parts)
     owner = {"apiVersion": "apps/v1", "kind": by[0], "name": by[1], "controller": True}
     labels = {"app": "overprovisioned"}
@@ -93,7 +93,7 @@ def owned(kind: str, name: str, by: tuple[str, str], **parts: Any) -> dict[str, 
 
 def replica(suffix: str, *, cpu: str, memory: str, started: datetime) -> dict[str, Any]:
     resources = {"requests": {"cpu": cpu, "memory": memory}}
-    return owned(
+    return owned_object(
         "Pod",
         f"{REPLICA_SET}-{suffix}",
         ("ReplicaSet", REPLICA_SET),
@@ -103,7 +103,7 @@ def replica(suffix: str, *, cpu: str, memory: str, started: datetime) -> dict[st
 
 
 def history() -> dict[str, Any]:
-    """What the recommender knows of the example after 45 seconds, of which it asks for a minute."""
+    """Return the example's checkpoint after 45 seconds; its confidence interval is a minute."""
     now = SystemClock().now().replace(microsecond=0)
     weights = {"referenceTimestamp": now.isoformat(), "totalWeight": 1.5}
     kept: dict[str, Any] = named(
@@ -130,7 +130,7 @@ def prepare(api: FakeApi) -> None:
         endpoints.DEPLOYMENTS.resource: [objects["Deployment"]],
         endpoints.VPAS.resource: [objects["VerticalPodAutoscaler"]],
         endpoints.REPLICA_SETS.resource: [
-            owned(
+            owned_object(
                 "ReplicaSet",
                 REPLICA_SET,
                 ("Deployment", "overprovisioned"),
@@ -159,7 +159,7 @@ def prepare(api: FakeApi) -> None:
 
 
 async def answer_of(command: str, variables: dict[str, str]) -> str:
-    """What a command prints; it is one of ours, and runs in the folder of the project."""
+    """Run a command in the folder of the project, and return its output."""
     process = await asyncio.create_subprocess_exec(
         *("bash", "-c", f"set -o pipefail; {command}"),
         cwd=ROOT,
@@ -175,9 +175,9 @@ async def answer_of(command: str, variables: dict[str, str]) -> str:
     any(shutil.which(tool) is None for tool in ("bash", "curl", "jq", "base64")),
     reason="the calls on the pages need bash, curl, jq and base64",
 )
-@pytest.mark.timeout(180)  # three processes come up, and then each call is one
-async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
-    calls = [call for page in PAGES for call in shown(page)]
+@pytest.mark.timeout(180)  # three processes, and one for each call
+async def test_the_pages_show_the_real_responses(tmp_path: Path) -> None:
+    calls = [call for page in PAGES for call in examples(page)]
     bundle = new_bundle()
     await Directory(tmp_path).save(bundle)
     port = free_port()
@@ -189,7 +189,7 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
         prepare(api)
         planning = (
             *("--debug-endpoints", "--use-admission-controller-status=false"),
-            "--updater-interval=1h",  # until then it only plans
+            "--updater-interval=1h",  # before that it only plans
         )
         often = (*RECOMMENDER, "--recommender-interval=100ms")
         async with (
@@ -199,7 +199,7 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
         ):
             await api.asked(f"POST {endpoints.LEASES.collection('kube-system')}")
             await updater.logged("caches have synced")
-            await api.asked(f"GET {endpoints.POD_METRICS.collection()}", times=2)  # a cycle is over
+            await api.asked(f"GET {endpoints.POD_METRICS.collection()}", times=2)  # after a cycle
             variables = {
                 "WEBHOOK": f"https://{LOOPBACK}:{port}",
                 "CA": str(tmp_path / "caCert.pem"),
@@ -209,11 +209,11 @@ async def test_what_the_pages_show_is_what_comes(tmp_path: Path) -> None:
             }
             for call in calls:
                 came = await answer_of(call.command, variables)
-                told = f"{call.page}: {call.command}\nshows\n{call.answer}\nbut it is\n{came}"
-                assert re.fullmatch(pattern(call.answer), came), told
+                outputs = f"{call.page}: {call.command}\nshows\n{call.answer}\nbut it is\n{came}"
+                assert re.fullmatch(pattern(call.answer), came), outputs
 
 
-async def test_without_the_flag_nothing_is_explained(tmp_path: Path) -> None:
+async def test_without_the_flag_there_is_no_explanation(tmp_path: Path) -> None:
     await Directory(tmp_path).save(new_bundle())
     async with FakeApi() as api:
         prepare(api)
@@ -224,8 +224,8 @@ async def test_without_the_flag_nothing_is_explained(tmp_path: Path) -> None:
             assert "/debug/explain" not in (await admission.get("/openapi.json"))[1]
 
 
-def test_each_endpoint_is_shown() -> None:
-    commands = [call.command for page in PAGES for call in shown(page)]
+def test_the_pages_show_each_endpoint() -> None:
+    commands = [call.command for page in PAGES for call in examples(page)]
     for part in (
         '"$WEBHOOK/"',
         "/health-check",

@@ -1,4 +1,4 @@
-"""Pods of custom kinds, while the API server is slow to tell whose they are; in virtual time."""
+"""Look-ups of the VPAs of custom kinds while the API server is slow, in virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,14 +29,14 @@ POD = ObjectMeta(
 
 
 @dataclass
-class Reviews:
-    """What reviews of new pods of the one robot that there is would find."""
+class Lookups:
+    """Look-ups for new pods of the only robot."""
 
     cluster: Cluster
     found: CachedCluster
 
     async def next(self) -> tuple[str, float]:
-        """The name of a pod's VPA, or nothing in time, and the seconds that it took."""
+        """Return the name of a new pod's VPA, and the seconds of the look-up."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -51,7 +51,7 @@ class Reviews:
         self.cluster.api.faults.add(slow)
 
 
-def reviewing(test: Callable[[Reviews], Awaitable[None]]) -> None:
+def in_cluster_with_robot(test: Callable[[Lookups], Awaitable[None]]) -> None:
     async def prepared(cluster: Cluster, client: KubeClient) -> None:
         await prepare(client)
         await define_robots(client)
@@ -62,29 +62,29 @@ def reviewing(test: Callable[[Reviews], Awaitable[None]]) -> None:
         await client.create(VPAS.as_dicts(), vpa, namespace=NAMESPACE)
         found = CachedCluster(client)
         async with following(found.caches):
-            await test(Reviews(cluster, found))
+            await test(Lookups(cluster, found))
 
     in_cluster(prepared, scenario="nodes: []")
 
 
-def test_no_pod_waits_for_what_is_known() -> None:
-    async def test(reviews: Reviews) -> None:
+def test_no_pod_waits_for_a_cached_scale() -> None:
+    async def test(reviews: Lookups) -> None:
         await reviews.next()
         reviews.slow_down(4)
         for pause in (31, 60, 299, 590):
             await asyncio.sleep(pause)
             assert await reviews.next() == ("marvin", 0)
 
-    reviewing(test)
+    in_cluster_with_robot(test)
 
 
-def test_for_what_is_too_old_a_pod_waits_as_long_as_the_deadline() -> None:
-    async def test(reviews: Reviews) -> None:
+def test_a_pod_waits_for_an_expired_scale_until_the_deadline() -> None:
+    async def test(reviews: Lookups) -> None:
         await reviews.next()
         reviews.slow_down(4)
         await asyncio.sleep(601)
         assert await reviews.next() == ("nothing in time", DEADLINE)
-        await asyncio.sleep(4)  # the answer came for those who come later
+        await asyncio.sleep(4)  # the late response is cached
         assert await reviews.next() == ("marvin", 0)
 
-    reviewing(test)
+    in_cluster_with_robot(test)

@@ -1,6 +1,6 @@
-"""What people read in kubectl when a VPA is refused: every rule, through the sandbox's webhook.
+"""kubectl's output when a VPA is refused, for every rule, with the sandbox and our webhook.
 
-Skipped with one line where kubectl is missing.
+Skipped if kubectl is missing.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from admission.registration import Registration, configuration
 from admission.tls import KeyPair
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from e2e.kubectl import Kubectl
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
@@ -49,7 +49,7 @@ def vpa(name: str, spec: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def sandbox(folder: Path, gates: str = "") -> AsyncIterator[Kubectl]:
-    """A sandbox that knows VPAs, and calls our webhook for them."""
+    """Run a sandbox that calls our webhook for VPAs."""
     bundle = new_bundle()
     pair = KeyPair(*write_pair(folder, bundle.server))
     server = WebServer(
@@ -76,22 +76,22 @@ async def sandbox(folder: Path, gates: str = "") -> AsyncIterator[Kubectl]:
         running.cancel()
 
 
-async def created(kubectl: Kubectl, folder: Path, *objects: Any) -> list[str]:
-    """What kubectl says while it creates objects, line by line; it goes on after a refusal."""
+async def create_with_kubectl(kubectl: Kubectl, folder: Path, *objects: Any) -> list[str]:
+    """Create objects with kubectl, refused ones included; return the lines of its output."""
     path = folder / "vpas.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     # The sandbox has no schema of a List to offer.
-    _, said = await kubectl.try_("create", "--validate=false", "-f", str(path))
-    return said.splitlines()
+    _, output = await kubectl.run("create", "--validate=false", "-f", str(path))
+    return output.splitlines()
 
 
-def told(said: Sequence[str], name: str) -> list[str]:
-    """The lines about one VPA, without what they all begin with."""
-    lines = [line for line in said if f'"{name}"' in line or f"/{name} " in line]
+def lines_of(output: Sequence[str], name: str) -> list[str]:
+    """Return the lines about one VPA, without their common prefix."""
+    lines = [line for line in output if f'"{name}"' in line or f"/{name} " in line]
     return [line.partition(DENIED)[2] or line for line in lines]
 
 
-def wanted(name: str, case: Case) -> str:
+def wanted_lines(name: str, case: Case) -> str:
     if case.want is None:
         return f"verticalpodautoscaler.autoscaling.k8s.io/{name} created"
     _, field, message = case.want
@@ -99,46 +99,52 @@ def wanted(name: str, case: Case) -> str:
 
 
 @pytest.mark.parametrize("gates", ["", GATES], ids=["gates off", "gates on"])
-async def test_every_sentence_is_seen(gates: str, tmp_path: Path) -> None:
+async def test_kubectl_shows_every_message(gates: str, tmp_path: Path) -> None:
     cases = {f"web-{n}": case for n, case in enumerate(CREATED) if case.gates == gates}
     async with sandbox(tmp_path, gates) as kubectl:
         vpas = (vpa(name, case.spec) for name, case in cases.items())
-        said = await created(kubectl, tmp_path, *vpas)
+        output = await create_with_kubectl(kubectl, tmp_path, *vpas)
     for name, case in cases.items():
         if case.id != BY_SCHEMA:
-            assert told(said, name) == [wanted(name, case)], case.id
-    assert (f"Warning: {AUTO}" in said) == (not gates)
+            assert lines_of(output, name) == [wanted_lines(name, case)], case.id
+    assert (f"Warning: {AUTO}" in output) == (not gates)
 
 
-async def test_x113_a_bad_quantity_is_refused_in_the_references_words(tmp_path: Path) -> None:
+async def test_x113_a_bad_quantity_is_refused_with_the_references_message(tmp_path: Path) -> None:
     wrong = container(minAllowed={"requests": {"cpu": "50m"}})
     nothing = container(maxAllowed={"cpu": "much"})
     async with sandbox(tmp_path) as kubectl:
-        said = await created(kubectl, tmp_path, vpa("wrong", wrong), vpa("nothing", nothing))
+        output = await create_with_kubectl(
+            kubectl, tmp_path, vpa("wrong", wrong), vpa("nothing", nothing)
+        )
     sentence = (
         "is invalid: .: Internal error: quantities must match the regular expression "
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )
     for name in ("wrong", "nothing"):
-        assert told(said, name) == [f'VerticalPodAutoscaler.autoscaling.k8s.io "{name}" {sentence}']
+        assert lines_of(output, name) == [
+            f'VerticalPodAutoscaler.autoscaling.k8s.io "{name}" {sentence}'
+        ]
     first = "spec.resourcePolicy.containerPolicies[0]"
-    assert f"Warning: {first}.minAllowed[requests]: {{}} is not a quantity" in said
-    assert f'Warning: {first}.maxAllowed[cpu]: "much" is not a quantity' in said
+    assert f"Warning: {first}.minAllowed[requests]: {{}} is not a quantity" in output
+    assert f'Warning: {first}.maxAllowed[cpu]: "much" is not a quantity' in output
 
 
-async def test_a_value_of_another_type_is_refused_with_its_place(tmp_path: Path) -> None:
+async def test_a_value_of_another_type_is_refused_with_its_path(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as kubectl:
-        said = await created(kubectl, tmp_path, vpa("wrong", update(minReplicas="two")))
-    (typed,) = told(said, "wrong")
+        output = await create_with_kubectl(
+            kubectl, tmp_path, vpa("wrong", update(minReplicas="two"))
+        )
+    (typed,) = lines_of(output, "wrong")
     assert "Internal error: Expected `int | null`, got `str`" in typed
     assert "`$.spec.updatePolicy.minReplicas`" in typed
 
 
-async def test_several_broken_rules_are_told_at_once(tmp_path: Path) -> None:
+async def test_several_errors_are_reported_together(tmp_path: Path) -> None:
     spec = update(minReplicas=0) | container(mode="off")
     async with sandbox(tmp_path) as kubectl:
-        said = await created(kubectl, tmp_path, vpa("web", spec))
-    assert said == [
+        output = await create_with_kubectl(kubectl, tmp_path, vpa("web", spec))
+    assert output == [
         'The VerticalPodAutoscaler "web" is invalid: ',
         "* spec.updatePolicy.minReplicas: Invalid value: 0: minReplicas has to be positive",
         (
@@ -148,21 +154,21 @@ async def test_several_broken_rules_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-async def test_the_page_shows_what_kubectl_prints(tmp_path: Path) -> None:
+async def test_the_page_shows_the_output_of_kubectl(tmp_path: Path) -> None:
     path = tmp_path / "web.json"
     path.write_text(json.dumps(vpa("web", update(minReplicas=0))))
     async with sandbox(tmp_path) as kubectl:
-        code, said = await kubectl.try_("apply", "-f", str(path))
+        code, output = await kubectl.run("apply", "-f", str(path))
     assert code == 1
-    assert f"    {said}" in PAGE.read_text(encoding="utf-8")
+    assert f"    {output}" in PAGE.read_text(encoding="utf-8")
 
 
 async def test_a_vpa_gets_its_default_and_is_stored_with_it(tmp_path: Path) -> None:
     async with sandbox(tmp_path) as kubectl:
-        await created(kubectl, tmp_path, vpa("web", TARGET))
+        await create_with_kubectl(kubectl, tmp_path, vpa("web", TARGET))
         path = "jsonpath={.spec.updatePolicy}"
         assert await kubectl("get", "vpa", "web", "-o", path) == '{"updateMode":"Recreate"}'
         patch = json.dumps({"spec": {"updatePolicy": {"minReplicas": 0}}})
-        code, said = await kubectl.try_("patch", "vpa", "web", "--type=merge", "-p", patch)
+        code, output = await kubectl.run("patch", "vpa", "web", "--type=merge", "-p", patch)
         assert code == 1
-        assert "minReplicas has to be positive" in said
+        assert "minReplicas has to be positive" in output

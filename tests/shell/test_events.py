@@ -12,6 +12,7 @@ from common.api.meta import ObjectMeta
 from common.kube.endpoints import PODS
 from common.kube.events import NORMAL, EventRecorder, reference
 from fake_api import FakeApi, Reply, named, status, until
+from fixed_clock import FixedClock
 
 EVENTS = "/api/v1/namespaces/shop/events"
 POD = reference(PODS, ObjectMeta(name="web-0", namespace="shop", uid="u", resource_version="7"))
@@ -19,15 +20,12 @@ TEXT = "Pod was evicted by VPA Updater to apply resource recommendation."
 CREATED = Reply(status=201, body=named("x"))
 
 
-class StoppedClock:
-    def now(self) -> datetime:
-        return datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-
-
 @contextlib.asynccontextmanager
 async def recording(api: FakeApi) -> AsyncIterator[EventRecorder]:
     async with api.client() as client, asyncio.TaskGroup() as group:
-        recorder = EventRecorder(client, "vpa-updater", clock=StoppedClock())
+        recorder = EventRecorder(
+            client, "vpa-updater", clock=FixedClock(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
+        )
         task = group.create_task(recorder.run())
         yield recorder
         task.cancel()
@@ -55,11 +53,11 @@ async def test_the_same_event_is_created_once_and_then_counted() -> None:
     assert (created["kind"], created["type"], created["message"]) == ("Event", "Normal", TEXT)
 
 
-async def test_an_event_that_lived_out_its_hour_is_created_anew() -> None:
+async def test_an_expired_event_is_created_again() -> None:
     async with FakeApi() as api, recording(api) as recorder:
         api.on(f"POST {EVENTS}", CREATED)
         recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
-        recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)  # its PATCH answers 404
+        recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)  # its PATCH gets a 404
         again = await api.asked(f"POST {EVENTS}", times=2)
     assert again.json()["count"] == 1
 
@@ -75,7 +73,7 @@ async def test_a_refused_event_is_logged_and_the_next_one_is_sent(
     assert [record.message for record in caplog.records] == ["event not sent"]
 
 
-async def test_what_waits_at_the_end_is_still_sent() -> None:
+async def test_queued_events_are_sent_at_the_end() -> None:
     async with FakeApi() as api:
         api.on(f"POST {EVENTS}", CREATED)
         async with recording(api) as recorder:
@@ -94,7 +92,7 @@ async def test_a_full_queue_drops_and_never_blocks(caplog: pytest.LogCaptureFixt
     assert [record.message for record in caplog.records] == ["events dropped, too many wait"]
 
 
-async def test_dropping_is_told_once_and_its_end_with_a_count(
+async def test_dropped_events_are_logged_once_and_counted_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="common.kube.events")
@@ -106,12 +104,12 @@ async def test_dropping_is_told_once_and_its_end_with_a_count(
                     recorder.event(POD, NORMAL, "EvictedByVPA", f"{TEXT} {number}")
                 await api.asked(f"POST {EVENTS}", times=burst + 1)
             await until(lambda: "no longer dropped" in caplog.text)
-    told = [record.message for record in caplog.records]
-    assert told == ["events dropped, too many wait", "events are no longer dropped"]
+    messages = [record.message for record in caplog.records]
+    assert messages == ["events dropped, too many wait", "events are no longer dropped"]
     assert vars(caplog.records[1])["dropped"] > 1000
 
 
-async def test_refusals_are_told_once_and_their_end_with_a_count(
+async def test_refusals_are_logged_once_and_counted_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="common.kube.events")
@@ -124,12 +122,12 @@ async def test_refusals_are_told_once_and_their_end_with_a_count(
         api.on(f"POST {EVENTS}", CREATED)
         recorder.event(POD, NORMAL, "EvictedByVPA", TEXT)
         await until(lambda: "sent again" in caplog.text)
-    told = [record.message for record in caplog.records]
-    assert told == ["event not sent", "events are sent again"]
+    messages = [record.message for record in caplog.records]
+    assert messages == ["event not sent", "events are sent again"]
     assert vars(caplog.records[1])["lost"] == 3
 
 
-async def test_that_nobody_answers_is_the_client_s_to_say(
+async def test_an_unreachable_server_is_logged_only_by_the_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with FakeApi() as api, recording(api) as recorder:

@@ -1,4 +1,4 @@
-"""The eviction subresource as clients reach it; what it decides is in tests/conformance."""
+"""The eviction subresource over HTTP; tests/conformance checks its decisions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fixed_clock import FixedClock
 from recorded_cluster import call
 from sandbox.apiserver.auth import ADMIN
 from sandbox.apiserver.server import ApiServer
@@ -16,16 +17,13 @@ from sandbox.version import KubernetesVersion
 TOKEN = "token"
 
 
-class FixedClock:
-    def now(self) -> datetime:
-        return datetime(2026, 11, 21, 8, 25, tzinfo=UTC)
-
-
 @pytest.fixture
 def api() -> ApiServer:
-    """A server with one running pod in the namespace ``evict``."""
+    """Return a server with one running pod in the namespace ``evict``."""
     store = Store()
-    api = ApiServer(store, KubernetesVersion(36), FixedClock())
+    api = ApiServer(
+        store, KubernetesVersion(36), FixedClock(datetime(2026, 11, 21, 8, 25, tzinfo=UTC))
+    )
     api.authenticator.issue(ADMIN, token=TOKEN)
     store.create(NAMESPACES, {"metadata": {"name": "evict"}})
     store.create(
@@ -70,7 +68,7 @@ def metadata(api: ApiServer) -> dict[str, Any]:
 
 
 def guard(api: ApiServer, *, observed: int) -> None:
-    """A budget that has nothing left."""
+    """Create a budget that allows no disruption."""
     status = {"observedGeneration": observed, "currentHealthy": 1, "desiredHealthy": 1}
     api.store.create(
         POD_DISRUPTION_BUDGETS,
@@ -83,7 +81,7 @@ def guard(api: ApiServer, *, observed: int) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_an_evicted_pod_gets_its_grace(api: ApiServer, version: str) -> None:
+async def test_an_evicted_pod_has_its_grace_period(api: ApiServer, version: str) -> None:
     status, _, answer = await evict(api, version=version, gracePeriodSeconds=5)
     assert (status, answer["status"]) == (201, "Success")
     assert metadata(api)["deletionGracePeriodSeconds"] == 5
@@ -96,14 +94,14 @@ async def test_a_dry_run_by_query_or_by_body_changes_nothing(api: ApiServer) -> 
     assert metadata(api) == before
 
 
-async def test_only_a_late_controller_makes_the_client_wait(api: ApiServer) -> None:
+async def test_only_an_outdated_budget_has_a_retry_after(api: ApiServer) -> None:
     guard(api, observed=0)
     status, headers, answer = await evict(api)
     assert (status, headers.get("retry-after")) == (429, "10")
     assert answer["details"]["retryAfterSeconds"] == 10
 
 
-async def test_an_exhausted_budget_gives_no_hint(api: ApiServer) -> None:
+async def test_an_exhausted_budget_has_no_retry_after(api: ApiServer) -> None:
     guard(api, observed=1)
     status, headers, answer = await evict(api)
     assert (status, "retry-after" in headers) == (429, False)
@@ -111,9 +109,9 @@ async def test_an_exhausted_budget_gives_no_hint(api: ApiServer) -> None:
     assert "deletionTimestamp" not in metadata(api)
 
 
-async def test_nobody_is_evicted_twice_over(api: ApiServer) -> None:
+async def test_a_pod_is_not_evicted_twice(api: ApiServer) -> None:
     assert (await evict(api))[0] == 201
     first = metadata(api)["deletionTimestamp"]
     assert (await evict(api))[0] == 201
     assert metadata(api)["deletionTimestamp"] == first
-    assert (await evict(api, name="nobody"))[0] == 404
+    assert (await evict(api, name="missing"))[0] == 404

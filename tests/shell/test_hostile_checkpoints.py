@@ -1,4 +1,4 @@
-"""What names and annotations of checkpoints may hold: a write reaches its own object alone."""
+"""Hostile names and annotations of checkpoints: a write changes only its own object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import CHECKPOINTS
 from fake_api import FakeApi, Reply, listing, named, status
 from hostile_texts import NEIGHBOURS
-from recommender.checkpoints.annotations import TARGET, CheckpointDetails
+from recommender.checkpoints.checkpoint_annotations import TARGET, CheckpointDetails
+from recommender.checkpoints.checkpoint_store import CheckpointStore, WriteOutcome
 from recommender.checkpoints.codec import encode
-from recommender.checkpoints.running_windows import ANNOTATION, NONE
-from recommender.checkpoints.store import CheckpointStore, WriteOutcome
+from recommender.checkpoints.window_annotation import ANNOTATION, NONE
 from recommender.metrics import RecommenderMetrics
 from recommender.model.aggregates import HalfLives
 from recommender.model.keys import VpaKey
@@ -34,7 +34,7 @@ def store_of(client: KubeClient) -> CheckpointStore:
 def stored(
     key: VpaKey, container: str, version: int = 1, annotations: Mapping[str, str] | None = None
 ) -> Any:
-    """Return a checkpoint as an API server answers with it."""
+    """Return a checkpoint as in a response of an API server."""
     found = named(f"{key.name}-{container}", version, status=STATUS)
     found["spec"] = {"vpaObjectName": key.name, "containerName": container}
     found["metadata"]["annotations"] = annotations or {}
@@ -50,7 +50,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 @pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
-async def test_a_write_reaches_the_checkpoint_of_its_own_name_alone(text: str, place: Any) -> None:
+async def test_a_write_changes_only_the_checkpoint_of_its_name(text: str, place: Any) -> None:
     key, container = place(text)
     name = f"{key.name}-{container}"
     ours = f"{COLLECTION}/{quote(name, safe='')}"
@@ -84,7 +84,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-async def test_no_annotation_costs_the_history_or_is_written_back(text: str) -> None:
+async def test_no_annotation_loses_the_history_or_is_written_back(text: str) -> None:
     async with FakeApi() as api, api.client() as client:
         store = store_of(client)
         there = stored(WEB, "app", annotations={ANNOTATION: text, TARGET: text})

@@ -1,4 +1,4 @@
-"""Leases: the sign of life, and who of several replicas leads."""
+"""Leases of the webhook's status and of leader election."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,13 @@ from common.kube.client import KubeClient
 from common.kube.lease import AdmissionStatus, LeaderElection, StatusLease, leader_election
 from common.runtime.settings import LeaderElectionSettings
 from fake_api import FakeApi, Reply, status
+from fixed_clock import FixedClock
 from sandbox.virtual_time import VirtualTimeLoop
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{COLLECTION}/vpa"
 MISSING = status(404, "NotFound")
-
-
-class StoppedClock:
-    def now(self) -> datetime:
-        return NOW
 
 
 def lease(holder: str = "other", version: str = "5", **spec: Any) -> dict[str, Any]:
@@ -40,10 +36,10 @@ def lease(holder: str = "other", version: str = "5", **spec: Any) -> dict[str, A
 
 
 def status_lease(client: KubeClient) -> StatusLease:
-    return StatusLease(client, namespace="kube-system", name="vpa", clock=StoppedClock())
+    return StatusLease(client, namespace="kube-system", name="vpa", clock=FixedClock(NOW))
 
 
-async def test_the_first_sign_of_life_creates_the_lease_without_a_renewal() -> None:
+async def test_the_first_heartbeat_creates_the_lease_without_a_renewal() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", MISSING)
         api.on(f"POST {COLLECTION}", Reply(status=201, body=lease()))
@@ -54,7 +50,7 @@ async def test_the_first_sign_of_life_creates_the_lease_without_a_renewal() -> N
     assert body["kind"] == "Lease"
 
 
-async def test_a_renewal_keeps_all_else_as_it_is() -> None:
+async def test_a_renewal_keeps_all_other_fields() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", Reply(body=lease("host-2", leaseDurationSeconds=10)))
         api.on(f"PUT {LEASE}", Reply(body=lease()))
@@ -77,7 +73,7 @@ async def test_another_replica_may_be_faster(first: Reply) -> None:
         await status_lease(client).write("host-1", interval=timedelta(seconds=10))
 
 
-async def test_a_server_in_trouble_is_an_error_to_the_writer() -> None:
+async def test_a_failed_write_of_the_lease_is_an_error() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", Reply(body=lease()))
         api.on(f"PUT {LEASE}", status(500, "InternalError"))
@@ -101,14 +97,14 @@ async def test_a_server_in_trouble_is_an_error_to_the_writer() -> None:
         pytest.param(Reply(body={"metadata": 7}), AdmissionStatus.UNREADABLE, id="strange"),
     ],
 )
-async def test_reading_the_sign_of_life(reply: Reply, want: AdmissionStatus) -> None:
+async def test_reading_the_status_lease(reply: Reply, want: AdmissionStatus) -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", reply)
         assert await status_lease(client).read(max_age=timedelta(minutes=1)) is want
 
 
-async def test_a_hiccup_is_no_missing_sign_of_life_and_who_is_missing_is_not_asked_again() -> None:
-    """updater.md 3: two more tries at least, and none where there is no Lease."""
+async def test_a_failed_read_of_the_lease_is_retried_and_a_missing_lease_is_not() -> None:
+    """updater.md 3: at least two retries after an error, and none if the Lease is missing."""
     alive = Reply(body=lease(renewTime="2026-01-02T11:59:01.000000Z"))
     trouble = status(503, "Unavailable")
     async with FakeApi() as api, api.client() as client:
@@ -125,36 +121,36 @@ async def always() -> bool:
     return True
 
 
-async def test_the_sign_of_life_is_kept_up_through_failures() -> None:
+async def test_the_status_lease_is_renewed_after_failures() -> None:
     async with FakeApi() as api, api.client() as client, asyncio.TaskGroup() as group:
         api.on(f"GET {LEASE}", Reply(body=lease()))
         api.on(f"PUT {LEASE}", status(500, "InternalError"), Reply(body=lease()))
         kept = status_lease(client).keep(
-            "host-1", interval=timedelta(milliseconds=10), deserved=always
+            "host-1", interval=timedelta(milliseconds=10), condition=always
         )
         task = group.create_task(kept)
         await api.asked(f"PUT {LEASE}", times=3)
         task.cancel()
 
 
-async def test_a_sign_of_life_that_would_be_a_lie_is_not_given() -> None:
+async def test_the_status_lease_is_not_renewed_while_the_condition_is_false() -> None:
     verdicts = iter([False, True, False, False, True])
-    told = asyncio.Event()
+    heartbeat = asyncio.Event()
 
-    async def deserved() -> bool:
+    async def condition() -> bool:
         found = next(verdicts, None)
         if found is None:
-            told.set()
+            heartbeat.set()
         return bool(found)
 
     async with FakeApi() as api, api.client() as client, asyncio.TaskGroup() as group:
         api.on(f"GET {LEASE}", Reply(body=lease()))
         api.on(f"PUT {LEASE}", Reply(body=lease()))
         kept = status_lease(client).keep(
-            "host-1", interval=timedelta(milliseconds=100), deserved=deserved
+            "host-1", interval=timedelta(milliseconds=100), condition=condition
         )
         task = group.create_task(kept)
-        await told.wait()
+        await heartbeat.wait()
         assert api.routes.count(f"PUT {LEASE}") == 2
         task.cancel()
 
@@ -165,13 +161,18 @@ async def test_a_sign_of_life_that_would_be_a_lie_is_not_given() -> None:
 def election(client: KubeClient, identity: str = "me", *, scale: float = 0.01) -> LeaderElection:
     return LeaderElection(
         client,
-        namespace="kube-system",
+        durations(15 * scale, 10 * scale, 2 * scale),
         name="vpa",
         identity=identity,
-        lease_duration=timedelta(seconds=15 * scale),
-        renew_deadline=timedelta(seconds=10 * scale),
-        retry_period=timedelta(seconds=2 * scale),
-        clock=StoppedClock(),
+        clock=FixedClock(NOW),
+    )
+
+
+def durations(lease: float, deadline: float, retry: float) -> LeaderElectionSettings:
+    return LeaderElectionSettings(
+        leader_elect_lease_duration=timedelta(seconds=lease),
+        leader_elect_renew_deadline=timedelta(seconds=deadline),
+        leader_elect_retry_period=timedelta(seconds=retry),
     )
 
 
@@ -207,7 +208,7 @@ async def test_without_a_lease_it_is_created_and_then_renewed_without_reading() 
     assert api.requests[3].json()["spec"]["acquireTime"] == "t"
 
 
-async def test_ending_gives_the_lease_back() -> None:
+async def test_the_lease_is_released_at_the_end() -> None:
     async with FakeApi() as api:
         api.on(f"GET {LEASE}", Reply(body=lease("me", "5", acquireTime="t", leaseTransitions=3)))
         api.on(f"PUT {LEASE}", Reply(body=lease("me", "6", acquireTime="t", leaseTransitions=3)))
@@ -215,15 +216,18 @@ async def test_ending_gives_the_lease_back() -> None:
             await candidate.wait_leading()
         assert not candidate.leading
     first, last = api.requests[1].json()["spec"], api.requests[-1].json()["spec"]
-    assert (first["acquireTime"], first["leaseTransitions"]) == ("t", 3)  # a restart of our own
+    assert (first["acquireTime"], first["leaseTransitions"]) == ("t", 3)  # our own restart
     assert (last["holderIdentity"], last["leaseDurationSeconds"]) == ("", 1)
 
 
 @pytest.mark.parametrize(
     ("there", "writes"),
-    [pytest.param("me", 2, id="it arrived"), pytest.param("other", 1, id="another has it")],
+    [
+        pytest.param("me", 2, id="it arrived"),
+        pytest.param("other", 1, id="another replica holds it"),
+    ],
 )
-async def test_ending_before_an_answer_looks_whose_the_lease_is(there: str, writes: int) -> None:
+async def test_the_end_during_a_renewal_reads_the_holder_first(there: str, writes: int) -> None:
     async with FakeApi() as api:
         api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=lease(there, "6")))
         api.on(f"PUT {LEASE}", Reply(chunks=(), hold=True), Reply(body=lease("", "7")))
@@ -236,7 +240,7 @@ async def test_ending_before_an_answer_looks_whose_the_lease_is(there: str, writ
         assert puts[-1]["spec"]["holderIdentity"] == ""
 
 
-async def test_a_lease_that_was_given_back_is_free_at_once() -> None:
+async def test_a_released_lease_is_acquired_immediately() -> None:
     async with FakeApi() as api:
         api.on(f"GET {LEASE}", Reply(body=lease("", "5", leaseTransitions=3)))
         api.on(f"PUT {LEASE}", Reply(body=lease("me", "6", leaseTransitions=4)))
@@ -245,8 +249,8 @@ async def test_a_lease_that_was_given_back_is_free_at_once() -> None:
     assert api.requests[1].json()["spec"]["leaseTransitions"] == 4
 
 
-async def test_anothers_lease_is_believed_for_its_duration_by_our_own_clock() -> None:
-    old = "2020-01-01T00:00:00.000000Z"  # the record's own time does not matter
+async def test_a_lease_of_another_holder_expires_by_our_own_clock() -> None:
+    old = "2020-01-01T00:00:00.000000Z"  # the time in the Lease is not used
     async with FakeApi() as api:
         held = lease("other", "5", leaseDurationSeconds=3600, renewTime=old)
         expired = lease("other", "5", leaseDurationSeconds=0.05, renewTime=old)
@@ -263,7 +267,7 @@ async def test_anothers_lease_is_believed_for_its_duration_by_our_own_clock() ->
     assert taken["spec"]["leaseTransitions"] == 1
 
 
-async def test_a_lost_race_is_tried_again() -> None:
+async def test_a_lost_conflict_is_retried() -> None:
     async with FakeApi() as api:
         api.on(f"GET {LEASE}", MISSING, MISSING, Reply(body=lease("", "5")))
         api.on(f"POST {COLLECTION}", status(409, "AlreadyExists"), status(500, "InternalError"))
@@ -272,7 +276,7 @@ async def test_a_lost_race_is_tried_again() -> None:
             await candidate.wait_leading()
 
 
-async def test_who_cannot_renew_within_the_deadline_ends() -> None:
+async def test_a_leader_that_cannot_renew_within_the_deadline_ends() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", Reply(body=lease("", "5")), status(503, "Unavailable"))
         api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), status(503, "Unavailable"))
@@ -282,7 +286,7 @@ async def test_who_cannot_renew_within_the_deadline_ends() -> None:
         assert not candidate.leading
 
 
-async def test_a_failed_renewal_looks_again_and_goes_on() -> None:
+async def test_a_failed_renewal_reads_the_lease_and_continues() -> None:
     async with FakeApi() as api:
         api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=lease("me", "9")))
         good = Reply(body=lease("me", "6"))
@@ -297,7 +301,7 @@ async def test_a_failed_renewal_looks_again_and_goes_on() -> None:
     ]
 
 
-async def test_who_sees_another_in_its_place_ends_at_once() -> None:
+async def test_a_leader_that_finds_another_holder_ends_immediately() -> None:
     async with FakeApi() as api, api.client() as client:
         usurped = lease("other", "9", leaseDurationSeconds=15)
         api.on(f"GET {LEASE}", Reply(body=lease("", "5")), Reply(body=usurped))
@@ -306,7 +310,7 @@ async def test_who_sees_another_in_its_place_ends_at_once() -> None:
             await election(client).run()
 
 
-async def test_a_silent_server_does_not_keep_a_leader_beyond_its_deadline() -> None:
+async def test_a_leader_ends_at_its_deadline_while_the_server_is_silent() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(f"GET {LEASE}", Reply(body=lease("", "5")))
         api.on(f"PUT {LEASE}", Reply(body=lease("me", "6")), Reply(chunks=[b"{"], hold=True))
@@ -315,28 +319,28 @@ async def test_a_silent_server_does_not_keep_a_leader_beyond_its_deadline() -> N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopped:
-    """A leader that is stopped; its lease lasts fifteen seconds. All times are in seconds."""
+class StoppedLeader:
+    """A leader that is stopped, with a lease of fifteen seconds. All times are in seconds."""
 
     id: str
-    after: float  # the answer to its last renewal
-    renewing: float = 0.0  # how long that renewal was on its way
+    after: float  # the response to its last renewal
+    renewing: float = 0.0  # the duration of that renewal
     sends: bool
 
 
-STOPPED = [
-    Stopped(id="not at all", after=0, sends=True),
-    Stopped(id="a moment less than the lease", after=14.99, sends=True),
-    Stopped(id="exactly as long as the lease", after=15, sends=False),
-    Stopped(id="for an hour", after=3600, sends=False),
-    Stopped(id="after a slow renewal, a moment less", after=10.99, renewing=4, sends=True),
-    Stopped(id="after a slow renewal, as long", after=11, renewing=4, sends=False),
+STOPPED_LEADERS = [
+    StoppedLeader(id="not at all", after=0, sends=True),
+    StoppedLeader(id="a moment less than the lease", after=14.99, sends=True),
+    StoppedLeader(id="exactly as long as the lease", after=15, sends=False),
+    StoppedLeader(id="for an hour", after=3600, sends=False),
+    StoppedLeader(id="after a slow renewal, a moment less", after=10.99, renewing=4, sends=True),
+    StoppedLeader(id="after a slow renewal, as long", after=11, renewing=4, sends=False),
 ]
 
 
-@pytest.mark.parametrize("case", STOPPED, ids=lambda case: case.id)
-def test_x120_a_leader_sends_writes_as_long_as_its_lease_lasts(case: Stopped) -> None:
-    """From the start of the last renewal; other tasks, the renewals too, have no turn before."""
+@pytest.mark.parametrize("case", STOPPED_LEADERS, ids=lambda case: case.id)
+def test_x120_a_leader_sends_writes_while_its_lease_is_valid(case: StoppedLeader) -> None:
+    """The lease lasts from the start of the last renewal. No other task runs meanwhile."""
 
     async def main() -> list[bool]:
         loop = asyncio.get_running_loop()
@@ -348,7 +352,7 @@ def test_x120_a_leader_sends_writes_as_long_as_its_lease_lasts(case: Stopped) ->
             task = asyncio.create_task(candidate.run())
             await candidate.wait_leading()
             loop.jump(case.after)
-            found = [candidate.leading, is_passed(candidate.check)]
+            found = [candidate.leading, check_passes(candidate.check)]
             task.cancel()
             await asyncio.wait({task})
             return found
@@ -357,7 +361,7 @@ def test_x120_a_leader_sends_writes_as_long_as_its_lease_lasts(case: Stopped) ->
         assert runner.run(main()) == [case.sends, case.sends]
 
 
-def is_passed(check: Callable[[], None]) -> bool:
+def check_passes(check: Callable[[], None]) -> bool:
     try:
         check()
     except NotLeadingError:
@@ -375,7 +379,7 @@ async def test_x120_before_the_lease_and_after_it_nothing_is_written() -> None:
             api.on(f"GET {LEASE}", Reply(body=lease("", "6")))
             api.on(f"PUT {LEASE}", Reply(body=lease("me", "7")))
             await candidate.wait_leading()
-        with pytest.raises(NotLeadingError):  # it was given back
+        with pytest.raises(NotLeadingError):  # released
             candidate.check()
 
 
@@ -389,7 +393,7 @@ async def test_x120_before_the_lease_and_after_it_nothing_is_written() -> None:
         pytest.param(15.0, 10.0, 0.0, False, id="no pause between tries"),
     ],
 )
-async def test_periods_must_fit_together(
+async def test_inconsistent_periods_are_refused(
     duration: float,
     deadline: float,
     retry: float,
@@ -400,24 +404,23 @@ async def test_periods_must_fit_together(
         with refused:
             LeaderElection(
                 api.client(),
-                namespace="n",
+                durations(duration, deadline, retry),
                 name="l",
                 identity="me",
-                lease_duration=timedelta(seconds=duration),
-                renew_deadline=timedelta(seconds=deadline),
-                retry_period=timedelta(seconds=retry),
-                clock=StoppedClock(),
+                clock=FixedClock(NOW),
             )
 
 
 @pytest.mark.parametrize("lock", ["configmaps", "endpoints", "endpointsleases", "Leases", ""])
 async def test_another_kind_of_lock_is_refused(lock: str) -> None:
     async with FakeApi() as api:
-        client, clock = api.client(), StoppedClock()
-        asked = LeaderElectionSettings(leader_elect=True, leader_elect_resource_lock=lock)
+        client, clock = api.client(), FixedClock(NOW)
+        settings = LeaderElectionSettings(leader_elect=True, leader_elect_resource_lock=lock)
         with pytest.raises(ConfigError, match=f"--leader-elect-resource-lock: '{lock}' is not"):
-            leader_election(asked, "l", client, clock)
-        alone = LeaderElectionSettings(leader_elect_resource_lock=lock)  # then nobody looks at it
+            leader_election(settings, "l", client, clock)
+        alone = LeaderElectionSettings(
+            leader_elect_resource_lock=lock
+        )  # without leader election it is ignored
         assert leader_election(alone, "l", client, clock) is None
         usual = LeaderElectionSettings(leader_elect=True)
         assert leader_election(usual, "l", client, clock) is not None

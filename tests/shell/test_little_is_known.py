@@ -1,4 +1,4 @@
-"""X125: no recommendation comes out of nothing, and none is replaced by less."""
+"""X125: there is no recommendation without samples, and none from less history replaces another."""
 
 from restart_simulation import ALL, MINUTE, Restart, Stage, play
 
@@ -13,9 +13,9 @@ def test_containers_without_samples_get_no_recommendation(restarts: Restart) -> 
         for _ in range(3):
             await stage.pass_by(2 * MINUTE)
             assert await stage.simulation.target("web") == {}
-            told = await stage.conditions("web")
-            assert told["NoSamples"].startswith("app, sidecar: no usage is known.")
-            assert "StaleRecommendation" not in told
+            conditions = await stage.conditions("web")
+            assert conditions["NoSamples"].startswith("app, sidecar: no usage is known.")
+            assert "StaleRecommendation" not in conditions
             await stage.restart()
         show()
         await stage.pass_by(2 * MINUTE)
@@ -25,7 +25,7 @@ def test_containers_without_samples_get_no_recommendation(restarts: Restart) -> 
     play(story, restarts)
 
 
-def test_the_flag_recommends_the_minimum_without_samples_as_the_reference_does() -> None:
+def test_with_the_flag_the_minimum_is_recommended_without_samples_as_in_the_reference() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("web", cpu=200)
         await stage.simulation.deploy("web")
@@ -38,7 +38,7 @@ def test_the_flag_recommends_the_minimum_without_samples_as_the_reference_does()
     play(story, publish_without_samples=True)
 
 
-def test_jobs_that_end_before_they_are_measured_get_no_recommendation() -> None:
+def test_jobs_that_end_before_their_first_sample_get_no_recommendation() -> None:
     async def story(stage: Stage) -> None:
         stage.uses("job", cpu=200)
         await stage.simulation.deploy("job")

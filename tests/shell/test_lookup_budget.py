@@ -1,4 +1,4 @@
-"""What the look-ups of one namespace take from the cycles of all; in virtual time."""
+"""The time that look-ups of one namespace may use in a cycle, in virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,24 +27,24 @@ def autoscaler(namespace: str, name: str, group: str) -> VerticalPodAutoscaler:
     )
 
 
-NOISE = [autoscaler(NOISY, f"robot-{number:02}", HANGING) for number in range(MANY)]
+NOISY_VPAS = [autoscaler(NOISY, f"robot-{number:02}", HANGING) for number in range(MANY)]
 MARVIN = autoscaler(QUIET, "marvin", "example.com")
 
 
 class Cycles:
-    """Cycles that resolve the targets of a namespace whose API hangs, and of one that answers."""
+    """Cycles that resolve the targets of a namespace whose API hangs, and of another one."""
 
     def __init__(self, targets: Targets) -> None:
         self.targets = targets
         self.transient = True  # all errors so far
 
     async def next(self) -> tuple[dict[str, str], float]:
-        """Resolve all, one after the other; outcomes by name, and the seconds it took."""
+        """Resolve all targets one by one; return the results by name, and the seconds."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         self.targets.begin_cycle(INTERVAL)
         outcomes = {}
-        for vpa in self.targets.in_turn([*NOISE, MARVIN]):
+        for vpa in self.targets.postponed_first([*NOISY_VPAS, MARVIN]):
             try:
                 outcomes[vpa.metadata.name] = str(await self.targets.selector(vpa))
             except TargetError as error:
@@ -59,7 +59,7 @@ def in_cycles(test: Callable[[Cycles], Awaitable[None]]) -> None:
             await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         await define_robots(client)
         await define_robots(client, HANGING)
-        for vpa in NOISE:
+        for vpa in NOISY_VPAS:
             body = robot(vpa.metadata.name, HANGING, replicas=1, selector="model=noise")
             await client.create(robots(HANGING), body, namespace=NOISY)
         await client.create(
@@ -67,7 +67,7 @@ def in_cycles(test: Callable[[Cycles], Awaitable[None]]) -> None:
         )
         hangs = ApiFault(calls=Calls(namespace=NOISY), effect=Effect(delay=300.0))
         cluster.api.faults.add(hangs)
-        caches = ControllerCaches.following(client, namespace=QUIET)
+        caches = ControllerCaches.create(client, namespace=QUIET)
         async with following(caches.all()):
             cycles = Cycles(Targets(client, caches))
             await test(cycles)
@@ -77,7 +77,7 @@ def in_cycles(test: Callable[[Cycles], Awaitable[None]]) -> None:
     in_cluster(prepared, scenario="nodes: []")
 
 
-def test_a_namespace_whose_api_hangs_delays_nobody_else_for_long() -> None:
+def test_a_namespace_whose_api_hangs_delays_others_only_shortly() -> None:
     async def test(cycles: Cycles) -> None:
         outcomes, seconds = await cycles.next()
         assert outcomes["marvin"] == "model=marvin"
@@ -90,14 +90,14 @@ def test_a_namespace_whose_api_hangs_delays_nobody_else_for_long() -> None:
     in_cycles(test)
 
 
-def test_what_was_postponed_comes_first_in_the_next_cycle() -> None:
+def test_postponed_lookups_are_first_in_the_next_cycle() -> None:
     async def test(cycles: Cycles) -> None:
-        asked: set[str] = set()
+        resolved: set[str] = set()
         for _ in range(MANY):
             outcomes, _seconds = await cycles.next()
             assert outcomes["marvin"] == "model=marvin"
-            asked |= {name for name, told in outcomes.items() if "no answer" in told}
+            resolved |= {name for name, outcome in outcomes.items() if "no answer" in outcome}
             await asyncio.sleep(INTERVAL)
-        assert len(asked) == MANY  # every one had its turn
+        assert len(resolved) == MANY  # all were resolved
 
     in_cycles(test)

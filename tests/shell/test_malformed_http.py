@@ -16,8 +16,8 @@ from admission.pod_reviews import VpaMatch
 from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
-from common.runtime.health import Health, OpsServer
-from common.runtime.web import WebServer
+from common.runtime.health import Health, ops_server
+from common.runtime.web_server import WebServer
 from malformed_http import ANSWERED, LAST, SHAPES, SMUGGLED, Answers, Shape
 from sandbox import virtual_time
 from sandbox.virtual_time import EPOCH, VirtualClock
@@ -28,12 +28,12 @@ REFUSALS = frozenset({400, 408, 413, 431, 501, 503})
 HEADERS = frozenset({b"allow", b"connection", b"content-length", b"content-type", b"location"})
 POD = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "app"}]}}
 HEALTH = b"GET /health-check HTTP/1.1\r\nHost: port\r\nConnection: close\r\n\r\n"
-SOON = timedelta(seconds=2)  # a refused connection stays for one, so that the answer is read
-PATIENCE = 300  # virtual seconds
+PROMPT = timedelta(seconds=2)  # a refused connection stays for one, so that the answer is read
+TIMEOUT = 300  # virtual seconds
 
 
 class Caller(asyncio.Protocol):
-    """Keeps what it receives, also where the connection is reset in the end."""
+    """A client that keeps the received data even if the connection is reset."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -48,40 +48,42 @@ class Caller(asyncio.Protocol):
 
 @dataclass(kw_only=True)
 class Port:
-    """A port, and what its application has served."""
+    """A port, and the requests that its application has served."""
 
     number: int = 0
-    tls: ssl.SSLContext | None = None  # what a client trusts
+    tls: ssl.SSLContext | None = None  # the client's TLS context
     authority: bytes = b""
     smuggled: int = 0  # requests for /smuggled
 
-    async def exchange(self, *pieces: bytes, leaves: bool = False) -> list["Answer"]:
+    async def exchange(self, *pieces: bytes, half_closes: bool = False) -> list["Response"]:
         """Send the pieces on one connection; return all answers once it has ended.
 
         ``leaves``: the client sends nothing more, and says so.
         """
-        return list(answers(await self.send(*pieces, tls=self.tls, leaves=leaves)))
+        return list(
+            parse_responses(await self.send(*pieces, tls=self.tls, half_closes=half_closes))
+        )
 
     async def send(
-        self, *pieces: bytes, tls: ssl.SSLContext | None = None, leaves: bool = False
+        self, *pieces: bytes, tls: ssl.SSLContext | None = None, half_closes: bool = False
     ) -> bytes:
-        """As ``exchange``, but whatever comes back."""
+        """Send the pieces as ``exchange`` does, but return the raw data."""
         loop = asyncio.get_running_loop()
         transport, caller = await loop.create_connection(Caller, "127.0.0.1", self.number, ssl=tls)
         for piece in pieces:
             if caller.ended.is_set():
                 break
             transport.write(piece)
-            await asyncio.sleep(0)  # a piece of its own for the server
-        if leaves and transport.can_write_eof():
+            await asyncio.sleep(0)  # a separate segment for the server
+        if half_closes and transport.can_write_eof():
             transport.write_eof()
-        elif leaves:
-            transport.close()  # TLS knows no half-closed connections
+        elif half_closes:
+            transport.close()  # TLS has no half-closed connections
         await caller.ended.wait()
         return bytes(caller.received)
 
-    async def is_well(self) -> None:
-        """Assert that good requests are answered."""
+    async def check_valid_requests(self) -> None:
+        """Assert that valid requests get a response."""
         (answer,) = await self.exchange(HEALTH)
         assert answer.status == 200
         if self.authority:
@@ -91,14 +93,14 @@ class Port:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[bytes, bytes]
     body: bytes
 
 
-def answers(received: bytes) -> Iterator[Answer]:
-    """Split what a server sent; interim answers are left out."""
+def parse_responses(received: bytes) -> Iterator[Response]:
+    """Split the data of a server into its final responses."""
     while received:
         head, _, received = received.partition(b"\r\n\r\n")
         line, *lines = head.split(b"\r\n")
@@ -111,16 +113,16 @@ def answers(received: bytes) -> Iterator[Answer]:
         size = int(headers[b"content-length"])
         body, received = received[:size], received[size:]
         assert len(body) == size
-        yield Answer(status=int(status), headers=headers, body=body)
+        yield Response(status=int(status), headers=headers, body=body)
 
 
-def outcomes(found: list[Answer]) -> Answers:
+def statuses(found: list[Response]) -> Answers:
     return tuple(str(each.status) if each.status in REFUSALS else ANSWERED for each in found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """What the webhook presents, and what its callers trust."""
+    """The webhook's certificate, and the authority that its callers trust."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -143,7 +145,7 @@ async def running(server: WebServer, port: Port) -> AsyncIterator[Port]:
     port.number = server.port
     task = asyncio.create_task(server.run())
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             yield port
     finally:
         task.cancel()
@@ -175,7 +177,7 @@ async def ops_port(_pair: Pair) -> AsyncIterator[Port]:
         port.smuggled += 1
 
     health = Health(SystemClock(), timedelta(minutes=5))
-    async with running(OpsServer(health, "127.0.0.1:0", routers=(router,)), port):
+    async with running(ops_server(health, "127.0.0.1:0", routers=(router,)), port):
         yield port
 
 
@@ -191,7 +193,7 @@ def bytewise(sent: bytes) -> list[bytes]:
     return [bytes([each]) for each in sent]
 
 
-ASKED = [
+CUT_SHAPES = [
     pytest.param(cut, shape, id=f"{shape.id}, {how}")
     for shape in SHAPES
     for how, cut in (("at once", whole), ("byte by byte", bytewise))
@@ -202,7 +204,7 @@ Serving = Callable[[Pair], Any]
 
 
 @every_port
-@pytest.mark.parametrize(("cut", "shape"), ASKED)
+@pytest.mark.parametrize(("cut", "shape"), CUT_SHAPES)
 def test_a_shape(
     serving: Serving,
     cut: Callable[[bytes], list[bytes]],
@@ -214,32 +216,32 @@ def test_a_shape(
         async with serving(pair) as port:
             found = await port.exchange(*cut(shape.sent + (LAST if shape.followed else b"")))
             waited = clock.now() - EPOCH
-            assert shape.waits <= waited < shape.waits + SOON
-            assert outcomes(found) in shape.allowed
-            assert port.smuggled == max(0, outcomes(found).count(ANSWERED) - shape.answers)
+            assert shape.waits <= waited < shape.waits + PROMPT
+            assert statuses(found) in shape.allowed
+            assert port.smuggled == max(0, statuses(found).count(ANSWERED) - shape.answers)
             for refusal in (each for each in found if each.status in REFUSALS):
                 assert refusal.headers[b"connection"] == b"close"
-            await port.is_well()
+            await port.check_valid_requests()
 
     virtual_time.run(main)
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
-LEFT = [pytest.param(shape.sent, id=shape.id.partition(":")[0]) for shape in SHAPES if shape.waits]
+HALF_CLOSED = [
+    pytest.param(shape.sent, id=shape.id.partition(":")[0]) for shape in SHAPES if shape.waits
+]
 
 
 @every_port
-@pytest.mark.parametrize("sent", [*LEFT, pytest.param(LAST, id="a whole request")])
-def test_a_client_that_sends_nothing_more_is_not_waited_for(
-    serving: Serving, sent: bytes, pair: Pair
-) -> None:
+@pytest.mark.parametrize("sent", [*HALF_CLOSED, pytest.param(LAST, id="a whole request")])
+def test_a_half_closed_connection_is_closed(serving: Serving, sent: bytes, pair: Pair) -> None:
     async def main(clock: VirtualClock) -> None:
         async with serving(pair) as port:
-            found = await port.exchange(sent, leaves=True)
-            assert clock.now() - EPOCH < SOON
-            assert outcomes(found) in {(), (ANSWERED,)}
+            found = await port.exchange(sent, half_closes=True)
+            assert clock.now() - EPOCH < PROMPT
+            assert statuses(found) in {(), (ANSWERED,)}
             assert port.smuggled <= (sent == LAST)
-            await port.is_well()
+            await port.check_valid_requests()
 
     virtual_time.run(main)
 
@@ -252,23 +254,23 @@ def test_a_tls_handshake_at_a_port_without_tls_is_refused(pair: Pair) -> None:
 
     async def main(_clock: VirtualClock) -> None:
         async with ops_port(pair) as port:
-            assert outcomes(await port.exchange(outgoing.read())) == ("400",)
-            await port.is_well()
+            assert statuses(await port.exchange(outgoing.read())) == ("400",)
+            await port.check_valid_requests()
 
     virtual_time.run(main)
 
 
-def test_http_at_a_port_with_tls_is_not_answered(pair: Pair) -> None:
+def test_http_at_a_port_with_tls_gets_no_response(pair: Pair) -> None:
     async def main(_clock: VirtualClock) -> None:
         async with webhook_port(pair) as port:
             received = await port.send(LAST)
             assert b"HTTP" not in received
             assert port.smuggled == 0
-            await port.is_well()
+            await port.check_valid_requests()
 
     virtual_time.run(main)
 
 
-def test_the_shapes_are_many_and_distinct() -> None:
+def test_the_shapes_are_distinct() -> None:
     assert len({shape.id for shape in SHAPES}) == len(SHAPES)
     assert len({(shape.sent, shape.followed) for shape in SHAPES}) == len(SHAPES) >= 59

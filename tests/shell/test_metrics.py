@@ -1,4 +1,4 @@
-"""The metrics server behind its listener: our client reads it over TLS, in virtual time."""
+"""The sandbox's metrics server, read by our client over TLS, in virtual time."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -10,7 +10,6 @@ from common.errors import KubeError
 from common.kube.client import KubeClient
 from common.kube.connection import Connection, client_context
 from common.kube.endpoints import POD_METRICS
-from common.runtime.clock import SystemClock
 from sandbox import virtual_time
 from sandbox.kubelet.metrics_server import MetricsServer
 from sandbox.kubelet.usage import Usage
@@ -27,9 +26,9 @@ class Source:
         return [PodUsage(namespace="shop", name="web", labels={}, containers={"app": SMALL})]
 
 
-def test_our_client_reads_what_kubelets_tell() -> None:
+def test_our_client_reads_the_usage_from_kubelets() -> None:
     async def main(clock: VirtualClock) -> tuple[PodMetrics, ...]:
-        tls = make_credentials(SystemClock().now())
+        tls = make_credentials()
         server = MetricsServer(Source(), clock, window=timedelta(seconds=15))
         server.sample()
         async with Listener(server, tls=tls.server_context()) as listener:
@@ -44,10 +43,10 @@ def test_our_client_reads_what_kubelets_tell() -> None:
     assert found.containers[0].usage == {"cpu": "30000000n", "memory": "61440Ki"}
 
 
-def test_somebody_else_is_not_trusted() -> None:
+def test_another_authority_is_not_trusted() -> None:
     async def main(clock: VirtualClock) -> None:
         server = MetricsServer(Source(), clock, window=timedelta(seconds=15))
-        ours, theirs = (make_credentials(SystemClock().now()) for _ in range(2))
+        ours, theirs = (make_credentials() for _ in range(2))
         async with Listener(server, tls=ours.server_context()) as listener:
             stranger = client_context(ca_data=theirs.authority)
             connection = Connection(listener.url, ssl_context=stranger)

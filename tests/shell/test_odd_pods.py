@@ -1,6 +1,6 @@
 """How a pass decides on pods in unusual states, and on pods without a controller.
 
-Each case does something to one of three pods that are all to be evicted, and says how it ends.
+Each case changes one of three pods that are all to be evicted, and has the expected decision.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 STAYS = {"metadata": {"finalizers": ["example.com/stays"]}}
 NODE = {"apiVersion": "v1", "kind": "Node", "name": "node-0", "uid": "1", "controller": True}
 IN_TURN = "evict outside_range"
-NOT_LOOKED_AT = ""
+NOT_EVALUATED = ""
 
-Deed = Callable[[UpdaterSandbox, str], Awaitable[None]]
+Change = Callable[[UpdaterSandbox, str], Awaitable[None]]
 
 
 async def patch(
-    shop: UpdaterSandbox, endpoint: Endpoint[Any], name: str, what: Any, *, subresource: str = ""
+    sandbox: UpdaterSandbox, endpoint: Endpoint[Any], name: str, what: Any, *, subresource: str = ""
 ) -> None:
-    await shop.admin.patch(
+    await sandbox.admin.patch(
         endpoint.as_dicts(),
         name,
         what,
@@ -36,86 +36,87 @@ async def patch(
     )
 
 
-async def nothing(shop: UpdaterSandbox, name: str) -> None:
+async def keep(sandbox: UpdaterSandbox, name: str) -> None:
     pass
 
 
-async def is_deleted_and_stays(shop: UpdaterSandbox, name: str) -> None:
-    await patch(shop, PODS, name, STAYS)
-    await shop.admin.delete(PODS, name, namespace="shop", grace_period_seconds=0)
+async def mark_as_deleted(sandbox: UpdaterSandbox, name: str) -> None:
+    await patch(sandbox, PODS, name, STAYS)
+    await sandbox.admin.delete(PODS, name, namespace="shop", grace_period_seconds=0)
 
 
-def is_in_phase(phase: str) -> Deed:
-    async def deed(shop: UpdaterSandbox, name: str) -> None:
-        for node in shop.cluster.kubelets.nodes:  # or they would put it right
-            shop.cluster.kubelets.freeze(node)
-        await patch(shop, PODS, name, {"status": {"phase": phase}}, subresource="status")
+def set_phase(phase: str) -> Change:
+    async def change(sandbox: UpdaterSandbox, name: str) -> None:
+        for node in sandbox.cluster.kubelets.nodes:  # controllers would repair it
+            sandbox.cluster.kubelets.freeze(node)
+        await patch(sandbox, PODS, name, {"status": {"phase": phase}}, subresource="status")
 
-    return deed
-
-
-def is_owned_by(*owners: dict[str, Any]) -> Deed:
-    async def deed(shop: UpdaterSandbox, name: str) -> None:
-        await patch(shop, PODS, name, {"metadata": {"ownerReferences": list(owners)}})
-
-    return deed
+    return change
 
 
-async def its_controller_is_being_deleted(shop: UpdaterSandbox, name: str) -> None:
+def set_owner(*owners: dict[str, Any]) -> Change:
+    async def change(sandbox: UpdaterSandbox, name: str) -> None:
+        await patch(sandbox, PODS, name, {"metadata": {"ownerReferences": list(owners)}})
+
+    return change
+
+
+async def delete_controller(sandbox: UpdaterSandbox, name: str) -> None:
     replica_set = name.rpartition("-")[0]
-    await patch(shop, REPLICA_SETS, replica_set, STAYS)
-    await shop.admin.delete(REPLICA_SETS, replica_set, namespace="shop")
+    await patch(sandbox, REPLICA_SETS, replica_set, STAYS)
+    await sandbox.admin.delete(REPLICA_SETS, replica_set, namespace="shop")
 
 
-async def its_deployment_is_paused(shop: UpdaterSandbox, name: str) -> None:
-    await patch(shop, DEPLOYMENTS, "web", {"spec": {"paused": True}})
+async def pause_deployment(sandbox: UpdaterSandbox, name: str) -> None:
+    await patch(sandbox, DEPLOYMENTS, "web", {"spec": {"paused": True}})
 
 
-async def its_deployment_is_for_none(shop: UpdaterSandbox, name: str) -> None:
-    """The ReplicaSet alone is asked for none, and its pods have yet to go."""
-    await patch(shop, PODS, name, STAYS)
-    await patch(shop, DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
+async def scale_replica_set_to_zero(sandbox: UpdaterSandbox, name: str) -> None:
+    """Scale only the ReplicaSet to zero, while its pods still exist."""
+    await patch(sandbox, PODS, name, STAYS)
+    await patch(sandbox, DEPLOYMENTS, "web", {"spec": {"replicas": 0}})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    deed: Deed
+    change: Change
     want: str
 
 
 CASES = [
-    Case(id="an ordinary one", deed=nothing, want=IN_TURN),
-    Case(id="it was asked to go", deed=is_deleted_and_stays, want=NOT_LOOKED_AT),
-    Case(id="it has failed", deed=is_in_phase("Failed"), want=NOT_LOOKED_AT),
-    Case(id="it has succeeded", deed=is_in_phase("Succeeded"), want=NOT_LOOKED_AT),
-    Case(id="its node is lost: it counts as running", deed=is_in_phase("Unknown"), want=IN_TURN),
-    Case(id="it is Pending: it costs no budget", deed=is_in_phase("Pending"), want=IN_TURN),
-    Case(id="it is a kubelet's mirror", deed=is_owned_by(NODE), want=NOT_LOOKED_AT),
-    Case(id="it is nobody's", deed=is_owned_by(), want=NOT_LOOKED_AT),
+    Case(id="a running pod", change=keep, want=IN_TURN),
+    Case(id="a pod that is being deleted", change=mark_as_deleted, want=NOT_EVALUATED),
+    Case(id="a failed pod", change=set_phase("Failed"), want=NOT_EVALUATED),
+    Case(id="a succeeded pod", change=set_phase("Succeeded"), want=NOT_EVALUATED),
+    Case(id="a pod on a lost node counts as running", change=set_phase("Unknown"), want=IN_TURN),
+    Case(id="a Pending pod uses no budget", change=set_phase("Pending"), want=IN_TURN),
+    Case(id="a mirror pod", change=set_owner(NODE), want=NOT_EVALUATED),
+    Case(id="a pod without an owner", change=set_owner(), want=NOT_EVALUATED),
     Case(
         id="its controller is being deleted",
-        deed=its_controller_is_being_deleted,
+        change=delete_controller,
         want="wait controller_unknown",
     ),
-    Case(id="its Deployment is paused", deed=its_deployment_is_paused, want=IN_TURN),
-    Case(id="its Deployment is for none", deed=its_deployment_is_for_none, want=NOT_LOOKED_AT),
+    Case(id="its Deployment is paused", change=pause_deployment, want=IN_TURN),
+    Case(id="its ReplicaSet wants no pods", change=scale_replica_set_to_zero, want=NOT_EVALUATED),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_how_a_pod_ends(case: Case) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate", minReplicas=1)
-        await shop.recommend("100m")
+def test_the_decision_on_a_pod(case: Case) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("Recreate", minReplicas=1)
+        await sandbox.recommend("100m")
         pods = {
-            pod.metadata.name: pod for pod in (await shop.admin.list(PODS, namespace="shop")).items
+            pod.metadata.name: pod
+            for pod in (await sandbox.admin.list(PODS, namespace="shop")).items
         }
         name = min(pods)
-        await case.deed(shop, name)
+        await case.change(sandbox, name)
         await asyncio.sleep(1)
-        plan = await shop.updater().plan()
+        plan = await sandbox.updater().plan()
         assert isinstance(plan, PassPreview), plan
         decision = plan.decisions.get(pods[name].metadata.uid)
         assert ("" if decision is None else f"{decision.action} {decision.reason}") == case.want

@@ -26,7 +26,7 @@ def pip(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: a build leaves files behind, and takes old ones along."""
+    """Build the wheel from a copy, because a build includes old files and creates new ones."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     without = shutil.ignore_patterns("__pycache__", "data", "recorded")
@@ -66,8 +66,8 @@ def test_the_metadata_is_complete(wheel: Path) -> None:
     assert all(found[name] for name in ("Author", "Summary", "Keywords", "Project-URL"))
 
 
-def test_the_sandbox_needs_more_than_the_product() -> None:
-    """What only the sandbox and the demo import isn't installed with the product."""
+def test_the_dependencies_of_the_sandbox_are_an_extra() -> None:
+    """Packages that only the sandbox and the demo import aren't installed with the product."""
     required = {one.partition(">=")[0] for one in PROJECT["dependencies"]}
     assert "rich" not in required
 
@@ -99,6 +99,6 @@ def test_there_are_no_other_programs(installed: Path) -> None:
     assert {file.name for file in (installed / "bin").iterdir()} == set(PROGRAMS)
 
 
-def test_the_tests_run_on_a_version_that_is_declared() -> None:
+def test_the_python_version_of_the_tests_is_declared() -> None:
     running = f"Programming Language :: Python :: {sys.version_info[0]}.{sys.version_info[1]}"
     assert running in PROJECT["classifiers"]

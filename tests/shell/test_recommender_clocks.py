@@ -1,6 +1,6 @@
-"""OOM kills while some clock is wrong: each is learnt once the clocks are right (X122).
+"""OOM kills while a clock is wrong: each is recorded when the clocks are right (X122).
 
-Whole cycles on a clock that stands where a test puts it; kills carry the times of their nodes.
+Whole cycles with a fixed clock; kills have the times of their nodes.
 """
 
 import json
@@ -38,8 +38,8 @@ def postponed(process: Running) -> float | None:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], Sequence[str]]:
-    """What is logged of kills, but for the line of each."""
+def kill_lines(caplog: pytest.LogCaptureFixture) -> Callable[[], Sequence[str]]:
+    """Return the log lines about kills, except those of each kill."""
     caplog.set_level(logging.INFO, logger="recommender.sources.oom_ingestion")
     return lambda: [
         one.message
@@ -57,7 +57,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], Sequence[str]]:
         pytest.param(181, 3, id="three minutes and a second: two minutes later"),
     ],
 )
-async def test_a_kill_is_learnt_when_it_is_two_minutes_ahead(seconds: int, cycles: int) -> None:
+async def test_a_kill_is_recorded_when_it_is_at_most_two_minutes_ahead(
+    seconds: int, cycles: int
+) -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -73,10 +75,10 @@ async def test_a_kill_is_learnt_when_it_is_two_minutes_ahead(seconds: int, cycle
                 assert postponed(process) == (0 if done else 1)
 
 
-async def test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right(
-    lines: Callable[[], Sequence[str]],
+async def test_a_kill_postponed_by_a_slow_clock_is_recorded_after_the_correction(
+    kill_lines: Callable[[], Sequence[str]],
 ) -> None:
-    """Every cycle has usage, which is left out as well until then."""
+    """Usage is ignored until then, too."""
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -88,16 +90,16 @@ async def test_a_kill_that_a_clock_behind_postponed_is_learnt_when_that_is_right
             for _ in range(5):
                 await simulation.cycle(usage(at=clock.now() + 3 * HOUR + MINUTE))
                 assert simulation.counts() == (0, 0, {})
-            assert lines() == [BEGINS]
+            assert kill_lines() == [BEGINS]
             clock.forward(3 * HOUR)
             for _ in range(2):
                 await simulation.cycle(usage(at=clock.now() + MINUTE))
                 assert simulation.counts() == (1, 1, {})
-            assert lines() == [BEGINS, ENDS]
+            assert kill_lines() == [BEGINS, ENDS]
 
 
-async def test_a_kill_of_a_node_that_is_ahead_is_learnt_when_its_time_comes(
-    lines: Callable[[], Sequence[str]],
+async def test_a_kill_on_a_node_with_a_fast_clock_is_recorded_at_its_time(
+    kill_lines: Callable[[], Sequence[str]],
 ) -> None:
     async with FakeApi() as api:
         prepare(api)
@@ -111,7 +113,7 @@ async def test_a_kill_of_a_node_that_is_ahead_is_learnt_when_its_time_comes(
             assert simulation.counts() == (0, 0, {})
             await simulation.cycle(usage(at=clock.now() + MINUTE))
             assert simulation.counts() == (1, 1, {})
-    assert lines() == [BEGINS, ENDS]
+    assert kill_lines() == [BEGINS, ENDS]
 
 
 Step = Callable[[OomDeliveries, datetime], None]
@@ -132,8 +134,8 @@ def evict(simulation: OomDeliveries, at: datetime) -> None:
     simulation.event("ADDED", evicted(at=at.isoformat()))
 
 
-def nothing(_town: OomDeliveries, _at: datetime) -> None:
-    """Nothing happens."""
+def keep(_simulation: OomDeliveries, _at: datetime) -> None:
+    """Keep the pod."""
 
 
 def delete(simulation: OomDeliveries, _at: datetime) -> None:
@@ -141,7 +143,7 @@ def delete(simulation: OomDeliveries, _at: datetime) -> None:
 
 
 def delete_with_many(simulation: OomDeliveries, _at: datetime) -> None:
-    """More pods go than are remembered for late Events."""
+    """Delete more pods than are cached for late Events."""
     simulation.pod("DELETED", delivered())
     for number in range(2_001):
         gone = delivered(f"db-{number}")
@@ -152,14 +154,16 @@ def delete_with_many(simulation: OomDeliveries, _at: datetime) -> None:
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        pytest.param(kill_and_delete, nothing, id="the pod goes at once"),
-        pytest.param(kill_and_replace, nothing, id="another pod takes its name"),
-        pytest.param(evict, nothing, id="evicted"),
-        pytest.param(evict, delete, id="evicted, and the pod goes meanwhile"),
-        pytest.param(evict, delete_with_many, id="evicted, and thousands of pods go meanwhile"),
+        pytest.param(kill_and_delete, keep, id="the pod is deleted immediately"),
+        pytest.param(kill_and_replace, keep, id="another pod takes its name"),
+        pytest.param(evict, keep, id="evicted"),
+        pytest.param(evict, delete, id="evicted, and the pod is deleted meanwhile"),
+        pytest.param(
+            evict, delete_with_many, id="evicted, and thousands of pods are deleted meanwhile"
+        ),
     ],
 )
-async def test_a_postponed_kill_is_learnt_whatever_becomes_of_its_pod(
+async def test_a_postponed_kill_is_recorded_even_if_its_pod_is_deleted(
     first: Step, then: Step
 ) -> None:
     async with FakeApi() as api:
@@ -168,7 +172,7 @@ async def test_a_postponed_kill_is_learnt_whatever_becomes_of_its_pod(
             simulation, clock = OomDeliveries(api, process), process.clock
             await simulation.cycle(usage())
             clock.forward(-3 * HOUR)
-            for step in (first, then, nothing):
+            for step in (first, then, keep):
                 step(simulation, clock.now() + 3 * HOUR)
                 await simulation.cycle()
             assert (simulation.counts(), postponed(process)) == ((0, 0, {}), 1)
@@ -200,7 +204,7 @@ async def test_of_more_than_ten_thousand_postponed_kills_the_furthest_is_discard
 
 
 async def test_newer_usage_makes_no_postponed_kill_too_old() -> None:
-    """The memory window is shorter than the clock was behind."""
+    """The memory window is shorter than the clock's error."""
     async with FakeApi() as api:
         prepare(api)
         async with running(api, memory_aggregation_interval=5 * MINUTE) as process:
@@ -232,13 +236,13 @@ async def test_a_sample_ahead_of_the_clock_makes_no_kill_too_old() -> None:
 @pytest.mark.parametrize(
     ("written", "sampled", "minutes", "recorded"),
     [
-        pytest.param(0, -1, -5, False, id="written now: it knows earlier kills"),
+        pytest.param(0, -1, -5, False, id="written now: it contains earlier kills"),
         pytest.param(-10, -11, -5, True, id="written before the kill"),
         pytest.param(2, -1, -5, False, id="two minutes ahead: clocks differ"),
         pytest.param(180, -6, -5, True, id="ahead, and its last sample before the kill"),
         pytest.param(180, -4, -5, False, id="ahead, and its last sample after the kill"),
-        pytest.param(180, 179, -5, True, id="ahead with its last sample: nothing is known"),
-        pytest.param(180, None, -5, True, id="ahead without a sample: nothing is known"),
+        pytest.param(180, 179, -5, True, id="ahead with its last sample: contains no information"),
+        pytest.param(180, None, -5, True, id="ahead without a sample: contains no information"),
     ],
 )
 async def test_a_checkpoint_written_by_a_clock_ahead_discards_no_kill(
@@ -261,8 +265,8 @@ async def test_a_checkpoint_written_by_a_clock_ahead_discards_no_kill(
             assert simulation.counts() == outcome
 
 
-async def test_a_clock_that_is_right_again_in_time_learns_nothing_twice() -> None:
-    """Our clock is behind at the start only; the checkpoint and the kill seem to be ahead."""
+async def test_a_clock_that_is_corrected_in_time_records_no_kill_twice() -> None:
+    """Our clock is behind only at the start; checkpoint and kill seem to be ahead."""
     kept = checkpoint(lastUpdateTime=START.isoformat(), lastSampleStart=START.isoformat())
     async with FakeApi() as api:
         prepare(api, pods=[killed(START - 5 * MINUTE, "web-1")])
@@ -286,7 +290,7 @@ async def test_a_clock_that_is_right_again_in_time_learns_nothing_twice() -> Non
     ],
 )
 async def test_a_record_ahead_of_the_clock_discards_no_kill(last: int, *, recorded: bool) -> None:
-    """The annotation of the running windows says when the latest kill was; minutes from now."""
+    """The annotation of the windows has the time of the latest kill; in minutes from now."""
     now = START + MINUTE
     kept = checkpoint(lastUpdateTime=now.isoformat(), lastSampleStart=now.isoformat())
     pod = killed(now - 5 * MINUTE, "web-1")

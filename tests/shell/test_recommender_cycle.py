@@ -1,4 +1,4 @@
-"""Whole cycles against an API server whose answers the test sets."""
+"""Whole cycles of the recommender with a fake API server."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -53,7 +53,7 @@ async def test_usage_becomes_a_status_and_a_checkpoint() -> None:
             assert process.sample("vpa_recommender_aggregate_container_states_count") == 1
 
 
-async def test_a_restart_goes_on_from_status_and_checkpoint() -> None:
+async def test_a_restart_continues_from_status_and_checkpoint() -> None:
     async with FakeApi() as before, FakeApi() as api:
         prepare(before)
         async with running(before) as process:
@@ -70,7 +70,7 @@ async def test_a_restart_goes_on_from_status_and_checkpoint() -> None:
         assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 2
 
 
-async def test_a_checkpoint_counts_from_the_first_status_on() -> None:
+async def test_a_checkpoint_is_used_from_the_first_status() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(METRICS, listing())
@@ -78,11 +78,11 @@ async def test_a_checkpoint_counts_from_the_first_status_on() -> None:
         async with running(api) as process:
             await process.cycle()
         assert target(api) == {"cpu": "813m", "memory": "813749082"}
-        assert conditions(api).keys() == {"RecommendationProvided"}  # a day is known
+        assert conditions(api).keys() == {"RecommendationProvided"}  # a day of history
 
 
 def written_version(api: FakeApi) -> str:
-    """Of the VPA, in the last patch of its status."""
+    """Return the VPA's version in the last patch of its status."""
     patch = next(one for one in reversed(api.requests) if f"{one.method} {one.path}" == WEB)
     return next(str(each["value"]) for each in patch.json() if "resourceVersion" in each["path"])
 
@@ -102,7 +102,7 @@ async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwr
             line = watch_line("ADDED", at_version(11, vpa()))
             process.informers.vpas._apply(next(protocol().feed(line)))
             await process.cycle()
-            assert WEB not in api.routes  # what is known may be little
+            assert WEB not in api.routes  # the history may be incomplete
             assert checkpoint_of("web-app") not in api.routes
             api.on(CHECKPOINTS_OF_SHOP, listing(checkpoint()))
             await process.cycle()
@@ -115,8 +115,8 @@ async def test_the_history_of_a_vpa_that_comes_later_is_read_before_it_is_overwr
             assert api.routes.count(CHECKPOINTS_OF_SHOP) == reads
 
 
-async def test_a_vpa_that_is_away_for_a_moment_keeps_its_history() -> None:
-    """Its checkpoint is read again; what it says of usage that was seen counts once."""
+async def test_a_vpa_that_is_recreated_shortly_later_keeps_its_history() -> None:
+    """Its checkpoint is read again; samples that both contain are counted once."""
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint()))
@@ -156,8 +156,8 @@ async def test_a_checkpoint_of_long_history_lags_behind_by_five_minutes_at_the_m
 @pytest.mark.parametrize(
     ("annotations", "writes"),
     [
-        pytest.param({"vpa-recommender/target": "Deployment/web"}, 0, id="it says all"),
-        pytest.param({}, 1, id="X123: it does not tell its target"),
+        pytest.param({"vpa-recommender/target": "Deployment/web"}, 0, id="with all annotations"),
+        pytest.param({}, 1, id="X123: without its target"),
     ],
 )
 async def test_a_restart_writes_no_checkpoint_that_is_equal(
@@ -205,8 +205,8 @@ async def test_a_restart_writes_no_status_that_is_equal() -> None:
         pytest.param({"metadata": {"annotations": {INTEGER_CPU: "true"}}}, "1", id="an annotation"),
     ],
 )
-async def test_a_vpa_may_change_while_its_status_is_written(changed: Any, cpu: str) -> None:
-    """The write names the version that was decided on; the next cycle decides on the other one."""
+async def test_a_vpa_that_changes_while_its_status_is_written(changed: Any, cpu: str) -> None:
+    """The write has the version of the decision; the next cycle uses the new version."""
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint()))
@@ -233,7 +233,7 @@ async def test_a_checkpoint_is_written_only_when_something_happened() -> None:
         async with running(api) as process:
             await process.cycle()
             process.clock.forward(timedelta(minutes=1))
-            await process.cycle()  # the same sample again: it is out of order now
+            await process.cycle()  # the same sample again is out of order
             assert len(checkpoint_writes(api)) == 1
             api.on(METRICS, listing(usage(at=process.clock.now())))
             await process.cycle()
@@ -274,10 +274,10 @@ async def test_an_oom_kill_raises_memory_once() -> None:
         api.on("WATCH /api/v1/pods", Reply(chunks=chunks, hold=True))
         async with running(api) as process:
             await until(lambda: process.informers.pods.get("shop", "web-1") is not None)
+            pods = process.informers.pods
             await until(
                 lambda: (
-                    process.informers.pods.snapshot.get("shop", "web-1").metadata.resource_version  # type: ignore[union-attr] # it is there
-                    == "12"
+                    [pod.metadata.resource_version for pod in pods.in_namespace("shop")] == ["12"]
                 )
             )
             await process.cycle()
@@ -287,7 +287,7 @@ async def test_an_oom_kill_raises_memory_once() -> None:
         assert target(api)["memory"] == "380258472"
 
 
-async def test_a_pod_that_dies_as_it_goes_between_cycles_still_teaches() -> None:
+async def test_a_kill_at_the_deletion_of_a_pod_between_cycles_is_recorded() -> None:
     born = pod("web-2")
     gone = killed("2026-01-02T12:00:30Z", "web-2")
     gone["metadata"]["resourceVersion"] = "12"
@@ -326,7 +326,7 @@ async def test_checkpoints_without_a_vpa_are_deleted() -> None:
         api.on(CHECKPOINTS, listing(checkpoint(), checkpoint("gone"), checkpoint("new")))
         vpas = "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
         api.on(f"{vpas}/gone", status(404, "NotFound", name="gone"))
-        api.on(f"{vpas}/new", Reply(body=vpa("new")))  # the cache doesn't know it yet
+        api.on(f"{vpas}/new", Reply(body=vpa("new")))  # not yet in the cache
         api.on(f"{DELETE_OLD}/gone-app", Reply(body={}))
         async with running(api) as process:
             await process.cycle()
@@ -337,8 +337,8 @@ async def test_checkpoints_without_a_vpa_are_deleted() -> None:
         assert deleted == [f"{DELETE_OLD}/gone-app"]
 
 
-async def test_a_server_that_knows_no_vpas_yet_costs_no_checkpoint() -> None:
-    """It starts, and answers 404 to every custom resource: that isn't the VPA's absence."""
+async def test_a_server_that_serves_no_vpas_yet_causes_no_deletion_of_checkpoints() -> None:
+    """A starting server responds with 404 to custom resources; the VPA may still exist."""
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint("early")))
@@ -364,7 +364,7 @@ async def test_where_requests_are_read_is_counted_once_for_each_version_of_a_pod
     assert counts == dict.fromkeys(RequestSource, 0) | {RequestSource.SPEC: 1}
 
 
-async def test_how_well_recommendations_fit_is_measured_from_the_first_sample_on() -> None:
+async def test_the_quality_of_recommendations_is_measured_from_the_first_sample() -> None:
     mode, resource = {"update_mode": "Off"}, {"resource": "cpu", "is_oom": "false"}
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa(updatePolicy={"updateMode": "Off"})])
@@ -373,13 +373,13 @@ async def test_how_well_recommendations_fit_is_measured_from_the_first_sample_on
             def seen(name: str, **labels: str) -> float | None:
                 return process.sample(f"vpa_quality_{name}", **mode, **labels)
 
-            await process.cycle()  # nothing was recommended when the sample came
+            await process.cycle()  # no recommendation at the time of the sample
             assert seen("usage_sample_missing_recommendation_count", **resource) == 1
             assert seen("cpu_recommendations_cores_count") == 1
             assert seen("relative_recommendation_changes_count", **resource) is None
             later = process.clock.forward(timedelta(minutes=1))
             api.on(METRICS, listing(usage(at=later, cpu="63m", memory="200Mi")))
-            await process.cycle()  # 126m were
+            await process.cycle()  # 126m were recommended
             assert seen("usage_sample_missing_recommendation_count", **resource) == 1
             assert seen("usage_recommendation_relative_diffs_sum", **resource) == -0.5
             fits = {"recommendation_missing": "false"}

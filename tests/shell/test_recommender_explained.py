@@ -38,26 +38,26 @@ NAMES = ("app", "log", "proxy")
 FIRST = {"cpu": "3", "memory": "2Gi"}
 
 
-def told(process: Running, name: str = "web") -> RecommendationExplanation:
+def explanation(process: Running, name: str = "web") -> RecommendationExplanation:
     found = process.recommender.explain("shop", name)
     assert isinstance(found, RecommendationExplanation), found
     return found
 
 
-def taken(
+def steps_of(
     found: RecommendationExplanation, resource: str, amount: Amount
 ) -> dict[StepReason, str | None]:
-    """The steps of one number of the only container, and what came out of each."""
+    """Return the steps of one number of the only container, with their results."""
     (container,) = found.containers
     (number,) = (n for n in container.numbers if (n.resource, n.amount) == (resource, amount))
     return {stage.step: stage.after for stage in number.steps}
 
 
-# Many at once
+# Random VPAs
 
 
-class Town:
-    """VPAs of all sorts, whose statuses come back over the watch when they are written."""
+class RandomVpas:
+    """Random VPAs, whose written statuses are sent by the watch."""
 
     def __init__(self, seed: int, api: FakeApi) -> None:
         self.random, self.api = Random(seed), api
@@ -95,8 +95,8 @@ class Town:
             "publish_without_samples": choose((False, True)),
         }
 
-    def measure(self, process: Running) -> None:
-        """Something new for every pod."""
+    def add_usage(self, process: Running) -> None:
+        """Add a sample for every pod."""
         at = process.clock.forward(timedelta(minutes=self.random.choice((1, 1, 7, 60))))
         metrics = [
             usage(one["metadata"]["name"], at=at) | {"containers": list(self._used(one))}
@@ -105,8 +105,8 @@ class Town:
         ]
         self.api.on(METRICS, listing(*metrics))
 
-    def bring_back(self, process: Running) -> None:
-        """What was written is what the watch shows."""
+    def apply_writes(self, process: Running) -> None:
+        """Send the written statuses by the watch."""
         feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
         for name, one in self.vpas.items():
             if status_of(name) in self.api.routes:
@@ -167,14 +167,14 @@ class Town:
                 yield checkpoint(name, self.random.choice(NAMES), lastSampleStart=last)
 
 
-def same(one: str | None, other: str | None) -> bool:
+def is_equal(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return one is other
     return Quantity.parse(one) == Quantity.parse(other)
 
 
-def check(found: RecommendationExplanation, says: Any) -> set[StepReason]:
-    """Each number of the status is explained, and each step begins where the last one ended."""
+def check_explanation(found: RecommendationExplanation, says: Any) -> set[StepReason]:
+    """Check that each number of the status is explained by consecutive steps."""
     recommended = {
         (one["containerName"], amount.value, resource): value
         for one in (says.get("recommendation") or {}).get("containerRecommendations") or ()
@@ -186,11 +186,11 @@ def check(found: RecommendationExplanation, says: Any) -> set[StepReason]:
         for number in container.numbers:
             place = (container.name, number.amount.value, number.resource)
             want = recommended.pop(place, None)
-            assert same(number.published, want), place
+            assert is_equal(number.published, want), place
             assert number.steps[0].before is None, place
             for one, then in pairwise(number.steps):
                 assert one.after == then.before, (place, number.steps)
-            assert same(number.steps[-1].after, want), (place, number.steps)
+            assert is_equal(number.steps[-1].after, want), (place, number.steps)
             causes |= {stage.step for stage in number.steps}
     assert not recommended
     return causes
@@ -202,18 +202,18 @@ async def test_explanations_of_random_vpas_agree_with_their_statuses() -> None:
     neglected: set[ExclusionReason] = set()
     for seed in range(8):
         async with FakeApi() as api:
-            town = Town(seed, api)
-            async with running(api, **town.settings()) as process:
+            vpas = RandomVpas(seed, api)
+            async with running(api, **vpas.settings()) as process:
                 for cycle in range(5):
                     if cycle or seed % 2:
-                        town.measure(process)
+                        vpas.add_usage(process)
                     else:
                         api.on(METRICS, listing())
                     await process.cycle()
-                    town.bring_back(process)
-                    for name, one in town.vpas.items():
-                        found = told(process, name)
-                        causes |= check(found, one["status"])
+                    vpas.apply_writes(process)
+                    for name, one in vpas.vpas.items():
+                        found = explanation(process, name)
+                        causes |= check_explanation(found, one["status"])
                         decisions.add(found.status)
                         neglected |= {left.reason for left in found.left_out}
                         assert list(lines(found))
@@ -222,7 +222,7 @@ async def test_explanations_of_random_vpas_agree_with_their_statuses() -> None:
     assert neglected == set(ExclusionReason) - {ExclusionReason.NATIVE_SIDECAR}
 
 
-# One by one
+# Single VPAs
 
 
 async def test_the_steps_of_a_number() -> None:
@@ -234,34 +234,34 @@ async def test_the_steps_of_a_number() -> None:
         )
         async with running(api) as process:
             await process.cycle()
-            found = told(process)
-    assert taken(found, "cpu", Amount.TARGET) == {
+            found = explanation(process)
+    assert steps_of(found, "cpu", Amount.TARGET) == {
         StepReason.PERCENTILE: "110m",
         StepReason.MARGIN: "126m",
         StepReason.MINIMUM: "126m",
         StepReason.MIN_ALLOWED: "200m",
         StepReason.MAX_ALLOWED: "150m",
     }
-    assert taken(found, "cpu", Amount.UPPER_BOUND)[StepReason.CONFIDENCE] == "100G"
-    assert taken(found, "cpu", Amount.UNCAPPED_TARGET) == {StepReason.BEFORE_CAPS: "126m"}
+    assert steps_of(found, "cpu", Amount.UPPER_BOUND)[StepReason.CONFIDENCE] == "100G"
+    assert steps_of(found, "cpu", Amount.UNCAPPED_TARGET) == {StepReason.BEFORE_CAPS: "126m"}
     (container,) = found.containers
     assert (container.samples, container.sharing) == (1, 1)
     assert container.oldest_sample == container.newest_sample == START
     assert container.weight["cpu"] == pytest.approx(0.1)
     assert container.confidence == {"cpu": 0.0, "memory": 0.0}
     assert (found.selector, found.pods, found.unsupported) == ("app=web", 1, None)
-    assert found.status is WriteDecision.WRITTEN  # of which the cache doesn't know yet
+    assert found.status is WriteDecision.WRITTEN  # not yet in the cache
 
 
 @pytest.mark.parametrize(
     ("spec", "name", "want"),
     [
-        pytest.param({}, "nobody", (404, "there is no VPA shop/nobody"), id="no such VPA"),
+        pytest.param({}, "missing", (404, "there is no VPA shop/missing"), id="no such VPA"),
         pytest.param(
             {"recommenders": [{"name": "other"}]},
             "web",
             (404, "VPA shop/web asks for the recommender other, and this one is default"),
-            id="another recommender's",
+            id="a VPA of another recommender",
         ),
         pytest.param(
             {
@@ -271,7 +271,7 @@ async def test_the_steps_of_a_number() -> None:
             },
             "web",
             (422, "VPA shop/web: its policy can't be read: not a quantity: 'x'"),
-            id="nonsense",
+            id="an invalid name",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Usage from external.metrics.k8s.io: a question for each pod of a VPA and each metric."""
+"""Usage from external.metrics.k8s.io: a query for each pod of a VPA and each metric."""
 
 import logging
 from datetime import datetime, timedelta
@@ -34,15 +34,15 @@ def value(text: Any, *, at: datetime = START, window: Any = None, **labels: str)
     }
 
 
-async def test_usage_of_every_pod_of_a_vpa() -> None:
+async def test_external_metrics_of_every_pod_of_a_vpa() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[pod(), pod("web-2"), pod("other", app="other")])
         api.on(CPU, values(value("100m")))
         api.on(MEMORY, values(value("1Gi")))
         async with running(api, **FLAGS) as process:
             await process.cycle()
-            asked = {"scope": "part", "outcome": "ok"}
-            assert process.sample("vpa_recommender_usage_requests_total", **asked) == 4
+            labels = {"scope": "part", "outcome": "ok"}
+            assert process.sample("vpa_recommender_usage_requests_total", **labels) == 4
         assert METRICS not in api.routes
         questions = [one.query["labelSelector"] for one in api.requests if "external" in one.path]
         assert sorted(questions) == [
@@ -87,14 +87,14 @@ async def test_a_resource_without_a_metric_gives_no_samples() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(status(500, "InternalError"), id="trouble"),
+        pytest.param(status(500, "InternalError"), id="an error"),
         pytest.param(status(404, "NotFound"), id="no such metric"),
         pytest.param(Reply(body="<html>"), id="no JSON"),
         pytest.param(values(7), id="no value"),
         pytest.param(values(value("much")), id="no quantity"),
     ],
 )
-async def test_one_question_fails_alone(reply: Reply) -> None:
+async def test_a_failed_query_affects_no_other(reply: Reply) -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(CPU, values(value("100m")))
@@ -113,7 +113,7 @@ async def test_one_question_fails_alone(reply: Reply) -> None:
         pytest.param({**value("1"), "timestamp": "noon"}, id="no time"),
     ],
 )
-async def test_one_strange_value_of_a_list_costs_that_value(odd: Any) -> None:
+async def test_an_invalid_value_of_a_list_affects_only_itself(odd: Any) -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(CPU, values(odd, value("100m")))
@@ -160,13 +160,13 @@ async def test_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> Non
             await process.cycle()
             api.on(MEMORY, values(value("1Gi")))
             await process.cycle()
-    told = [
+    messages = [
         one.message for one in caplog.records if one.name == "recommender.sources.usage_ingestion"
     ]
-    assert told == ["usage of some pods is missing", "usage is there again"]
+    assert messages == ["usage of some pods is missing", "usage is there again"]
 
 
-async def test_who_answers_nothing_is_not_asked_for_every_pod() -> None:
+async def test_an_unreachable_server_is_not_queried_for_every_pod() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[pod(f"web-{number}") for number in range(300)])
         async with running(api, **FLAGS) as process:

@@ -1,4 +1,4 @@
-"""What each flag about recommendations changes, seen in how the recommendation comes about."""
+"""The effect of each flag of recommendations, in the explanation of a recommendation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def app(found: RecommendationExplanation) -> ExplainedContainer:
 
 
 def step(cause: StepReason, resource: str, amount: Amount = TARGET) -> Probe:
-    """What comes out of this step of a number of the container; None without such a step."""
+    """Return the result of a step of a number of the container; None without that step."""
 
     def probe(found: RecommendationExplanation) -> str | None:
         (number,) = (
@@ -212,7 +212,7 @@ CASES = [
 
 
 def history(container: str, *, ends: timedelta) -> Any:
-    """Half a day that ended so long ago, with samples in three buckets."""
+    """Return a history of half a day that ended this long ago, with samples in three buckets."""
     weights = {"bucketWeights": {"8": 10000, "20": 6000, "30": 4000}}
     times = {"referenceTimestamp": "2026-01-02T00:00:00Z"}
     return checkpoint(
@@ -225,8 +225,8 @@ def history(container: str, *, ends: timedelta) -> Any:
     )
 
 
-async def explained(settings: dict[str, Any], **policy: Any) -> RecommendationExplanation:
-    """A container with a history of half a day that is OOM-killed; and one that is long gone."""
+async def explanation_of(settings: dict[str, Any], **policy: Any) -> RecommendationExplanation:
+    """Explain a container with half a day of history and an OOM kill, and one with old history."""
     scaled = vpa(resourcePolicy={"containerPolicies": [{"containerName": "*", **policy}]})
     scaled["metadata"]["annotations"] = INTEGER_CPU
     async with FakeApi() as api:
@@ -242,13 +242,13 @@ async def explained(settings: dict[str, Any], **policy: Any) -> RecommendationEx
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_flag_changes_what_it_says(case: Case) -> None:
+async def test_a_flag_changes_its_step(case: Case) -> None:
     (name,) = (
         one.name for one in declared(RecommenderSettings) if one.metadata["flag"] == case.name
     )
     settings = {name: getattr(read_flags(RecommenderSettings, [case.flag]), name)}
-    assert case.probe(await explained({})) == case.usual
-    assert case.probe(await explained(settings)) == case.changed
+    assert case.probe(await explanation_of({})) == case.usual
+    assert case.probe(await explanation_of(settings)) == case.changed
 
 
 @pytest.mark.parametrize(
@@ -261,14 +261,14 @@ async def test_a_flag_changes_what_it_says(case: Case) -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-async def test_a_vpa_says_the_same_for_itself_where_that_is_allowed(
+async def test_the_policy_of_a_vpa_has_the_effect_of_the_flag(
     policy: dict[str, Any], like: str
 ) -> None:
     """The gate PerVPAConfig."""
     (case,) = (one for one in CASES if one.name == like)
-    assert case.probe(await explained({}, **policy)) == case.usual
+    assert case.probe(await explanation_of({}, **policy)) == case.usual
     gates = FeatureGates(per_vpa_config=True)
-    assert case.probe(await explained({"feature_gates": gates}, **policy)) == case.changed
+    assert case.probe(await explanation_of({"feature_gates": gates}, **policy)) == case.changed
 
 
 ELSEWHERE = {
@@ -279,7 +279,7 @@ ELSEWHERE = {
 }
 
 
-def test_every_flag_about_recommendations_is_here() -> None:
+def test_every_flag_of_recommendations_has_a_case() -> None:
     inherited = {
         one.metadata["flag"] for base in RecommenderSettings.__bases__ for one in declared(base)
     }

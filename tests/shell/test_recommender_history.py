@@ -1,4 +1,4 @@
-"""Cycles while history from Prometheus is on its way, and after it has come."""
+"""Cycles while history is fetched from Prometheus, and afterwards."""
 
 import contextlib
 import logging
@@ -34,7 +34,7 @@ from recommender_harness import (
     written,
 )
 
-LIVE = {"cpu": "126m", "memory": "250Mi"}  # of one live sample
+LIVE = {"cpu": "126m", "memory": "250Mi"}  # after one live sample
 WEB = checkpoint_of("web-app")
 
 
@@ -42,7 +42,7 @@ WEB = checkpoint_of("web-app")
 async def fetching(
     api: FakeApi, prometheus: FakePrometheus, **settings: Any
 ) -> AsyncIterator[Running]:
-    """A recommender whose history comes from ``prometheus``."""
+    """Run a recommender with history from ``prometheus``."""
     address = settings.pop("prometheus_address", prometheus.address)
     async with running(
         api, storage="prometheus", prometheus_address=address, **settings
@@ -51,13 +51,15 @@ async def fetching(
 
 
 async def complete(process: Running, namespaces: int = 1) -> None:
-    """Wait until history is there, and let a cycle use it."""
-    await until(lambda: loaded(process) == namespaces)
-    process.clock.forward(timedelta(minutes=10))  # what a checkpoint of long history may wait
+    """Wait until history is loaded, and run a cycle."""
+    await until(lambda: loaded_namespaces(process) == namespaces)
+    process.clock.forward(
+        timedelta(minutes=10)
+    )  # the longest delay of a checkpoint of long history
     await process.cycle()
 
 
-def loaded(process: Running) -> float | None:
+def loaded_namespaces(process: Running) -> float | None:
     return process.sample("vpa_recommender_history_namespaces", state="loaded")
 
 
@@ -65,7 +67,7 @@ def failures(process: Running, reason: str) -> float | None:
     return process.sample("vpa_recommender_history_failures_total", reason=reason)
 
 
-async def test_live_samples_count_while_history_is_on_its_way() -> None:
+async def test_live_samples_are_used_while_history_is_fetched() -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api)
         prometheus.go.clear()
@@ -77,24 +79,24 @@ async def test_live_samples_count_while_history_is_on_its_way() -> None:
             prometheus.go.set()
             await complete(process)
             assert "FetchingHistory" not in conditions(api)
-            assert target(api)["cpu"] == "587m"  # half a core, and the margin
+            assert target(api)["cpu"] == "587m"  # half a core, with the margin
             assert int(target(api)["memory"]) > 2**30
 
 
-async def test_what_came_from_prometheus_is_kept_in_checkpoints() -> None:
+async def test_history_from_prometheus_is_stored_in_checkpoints() -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api)
         async with fetching(api, prometheus) as process:
             await process.cycle()
             await complete(process)
         kept = written(api, WEB)
-        assert kept["totalSamplesCount"] == 193 + 1  # of eight days, an hour apart; and live
+        assert kept["totalSamplesCount"] == 193 + 1  # eight days, one an hour, and a live sample
         assert kept["firstSampleStart"] == "2025-12-25T11:58:00Z"
         assert sum(kept["memoryHistogram"]["bucketWeights"].values()) > 0
 
 
-async def test_what_a_checkpoint_knows_is_not_asked_for_twice() -> None:
-    """The gap between the last checkpoint and the start is filled, and nothing else."""
+async def test_history_in_a_checkpoint_is_not_fetched_again() -> None:
+    """Only the gap between the last checkpoint and the start is fetched."""
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint(lastUpdateTime="2026-01-02T02:00:00Z")))
@@ -102,22 +104,22 @@ async def test_what_a_checkpoint_knows_is_not_asked_for_twice() -> None:
         async with fetching(api, prometheus) as process:
             await process.cycle()
             process.clock.forward(timedelta(minutes=10))
-            await process.cycle()  # what the checkpoint knew is kept all the time
+            await process.cycle()  # the checkpoint's history is kept all the time
             assert written(api, WEB)["totalSamplesCount"] == 1440 + 1
             prometheus.go.set()
             await complete(process)
         assert written(api, WEB)["totalSamplesCount"] == 1440 + 1 + 10
 
 
-async def test_a_checkpoint_that_is_still_to_be_read_holds_history_up() -> None:
-    """Nobody could tell what of it the checkpoint knows."""
+async def test_history_is_not_fetched_before_the_checkpoint_is_read() -> None:
+    """The history that is in the checkpoint is not known before."""
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api, verticalpodautoscalers=[vpa("other")])
         api.on(status_of("web"), Reply(body=named("web")))
         api.on(WEB, Reply(body=named("web-app")))
         api.on(CHECKPOINTS_OF_SHOP, status(503, "ServiceUnavailable"))
         async with fetching(api, prometheus) as process:
-            come(process, vpa())
+            create_vpa(process, vpa())
             await process.cycle()
             await process.cycle()
             assert not prometheus.asked
@@ -127,14 +129,14 @@ async def test_a_checkpoint_that_is_still_to_be_read_holds_history_up() -> None:
         assert written(api, WEB)["totalSamplesCount"] == 1440 + 1 + 10
 
 
-async def test_the_condition_goes_also_where_there_was_no_history() -> None:
+async def test_the_condition_is_removed_if_there_is_no_history() -> None:
     async with FakeApi() as api, FakePrometheus() as prometheus:
         prepare(api)
         prometheus.go.clear()
         async with fetching(api, prometheus) as process:
             await process.cycle()
             seen = {**vpa(), "status": written(api, status_of("web"))}
-            come(process, seen)
+            create_vpa(process, seen)
             await process.cycle()  # nothing to write
             assert api.routes.count(status_of("web")) == 1
             prometheus.go.set()
@@ -142,7 +144,7 @@ async def test_the_condition_goes_also_where_there_was_no_history() -> None:
             assert "FetchingHistory" not in conditions(api)
 
 
-async def test_a_vpa_of_another_namespace_that_comes_later_gets_its_history() -> None:
+async def test_a_later_vpa_of_another_namespace_gets_its_history() -> None:
     containers = (Steady(pod="web-1"), Steady(pod="web-1", namespace="bank"))
     async with FakeApi() as api, FakePrometheus(*containers) as prometheus:
         prepare(api)
@@ -153,22 +155,22 @@ async def test_a_vpa_of_another_namespace_that_comes_later_gets_its_history() ->
             await process.cycle()
             await complete(process)
             asked = len(prometheus.asked)
-            come(process, moved(vpa(), "bank"))
+            create_vpa(process, in_namespace(vpa(), "bank"))
             await process.cycle()
             await complete(process, namespaces=2)
             assert {"bank" in one.form["query"] for one in prometheus.asked[asked:]} == {True}
             assert process.sample("vpa_recommender_history_samples_total", resource="cpu") == 386
 
 
-def come(process: Running, found: Any) -> None:
-    """A VPA is created."""
+def create_vpa(process: Running, found: Any) -> None:
+    """Send the creation of a VPA."""
     found["metadata"]["resourceVersion"] = "11"
     decoder = WatchProtocol(endpoints.VPAS.type, resource_version="10")
     process.informers.vpas._apply(next(iter(decoder.feed(watch_line("ADDED", found)))))
 
 
-async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_again() -> None:
-    """An image is swapped: the pods must not shrink to what a minute of usage shows (X72)."""
+async def test_a_recommendation_from_all_history_is_kept_until_history_is_fetched() -> None:
+    """After a new image, the pods must not shrink to the usage of a minute (X72)."""
     found = vpa()
     target_ = {"cpu": "3", "memory": "2Gi"}
     one = {"containerName": "app", "target": target_, "uncappedTarget": target_}
@@ -185,16 +187,16 @@ async def test_a_recommendation_made_of_all_history_stays_until_it_is_there_agai
             await process.cycle()
             assert target(api) == target_
             assert {"FetchingHistory", "LowConfidence"} < conditions(api).keys()
-            told = process.recommender.explain("shop", "web")
-            assert isinstance(told, RecommendationExplanation)
-            first = told.containers[0].numbers[0]
+            explanation = process.recommender.explain("shop", "web")
+            assert isinstance(explanation, RecommendationExplanation)
+            first = explanation.containers[0].numbers[0]
             assert (first.published, first.steps[-1].step) == ("3", StepReason.HISTORY_MISSING)
             prometheus.go.set()
             await complete(process)
             assert target(api)["cpu"] == "587m"
 
 
-async def test_an_unreachable_server_is_logged_once_and_asked_again(
+async def test_an_unreachable_server_is_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.sources.prometheus_backfill")
@@ -209,12 +211,12 @@ async def test_an_unreachable_server_is_logged_once_and_asked_again(
             await prometheus.start()
             await complete(process)
             assert target(api)["cpu"] == "587m"
-    told = [
+    explanation = [
         record.message
         for record in caplog.records
         if record.name == "recommender.sources.prometheus_backfill"
     ]
-    assert told == [
+    assert explanation == [
         "history not fetched from Prometheus, trying again",
         "history is fetched from Prometheus again",
         "history from Prometheus is complete",
@@ -227,7 +229,7 @@ async def test_an_unreachable_server_is_logged_once_and_asked_again(
         pytest.param(
             refusal(422, "execution", "query processing would load too many samples"),
             "execution",
-            id="too much",
+            id="too large",
         ),
         pytest.param(web.Response(status=500, text="oops"), "500", id="a crash"),
         pytest.param(web.Response(text="<html>"), "undecodable", id="no JSON"),
@@ -257,7 +259,7 @@ def count_of(containers: int) -> web.Response:
     return web.json_response({"status": "success", "data": data})
 
 
-def moved(found: Any, namespace: str) -> Any:
+def in_namespace(found: Any, namespace: str) -> Any:
     found["metadata"]["namespace"] = namespace
     return found
 
@@ -267,13 +269,13 @@ async def test_a_namespace_fails_alone() -> None:
     async with FakeApi() as api, FakePrometheus(*containers) as prometheus:
         prepare(
             api,
-            deployments=[deployment(), moved(deployment(), "bank")],
-            pods=[pod(), moved(pod(), "bank")],
-            verticalpodautoscalers=[vpa(), moved(vpa(), "bank")],
+            deployments=[deployment(), in_namespace(deployment(), "bank")],
+            pods=[pod(), in_namespace(pod(), "bank")],
+            verticalpodautoscalers=[vpa(), in_namespace(vpa(), "bank")],
         )
         theirs = status_of("web").replace("/shop/", "/bank/")
         api.on(theirs, Reply(body=named("web")))
-        api.on(METRICS, listing(usage(), moved(usage(), "bank")))
+        api.on(METRICS, listing(usage(), in_namespace(usage(), "bank")))
         prometheus.refused["bank"] = lambda: refusal(422, "execution", "too many samples")
         async with fetching(api, prometheus) as process:
             await process.cycle()
@@ -288,18 +290,18 @@ async def test_a_namespace_fails_alone() -> None:
             assert "FetchingHistory" not in shown
 
 
-async def test_no_other_pod_is_asked_for_while_the_server_is_away() -> None:
+async def test_no_other_pod_is_queried_while_the_server_is_unreachable() -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
-        prepare(api, verticalpodautoscalers=[vpa(), moved(vpa(), "bank")])
+        prepare(api, verticalpodautoscalers=[vpa(), in_namespace(vpa(), "bank")])
         prometheus.replies.append(web.Response(status=503, text="starting"))
         async with fetching(api, prometheus) as process:
             await process.cycle()
-            await until(lambda: loaded(process) == 2)
+            await until(lambda: loaded_namespaces(process) == 2)
         first, second, *_ = ("bank" in one.form["query"] for one in prometheus.asked)
         assert (first, second) == (True, True)
 
 
-async def test_what_was_too_much_is_asked_for_in_smaller_parts() -> None:
+async def test_a_query_that_was_too_large_is_split() -> None:
     many = [Steady(pod=f"web-{number}") for number in range(1100)]
     async with FakeApi() as api, FakePrometheus(*many) as prometheus:
         prepare(api)
@@ -315,8 +317,8 @@ async def test_what_was_too_much_is_asked_for_in_smaller_parts() -> None:
         assert [len(one.steps) for one in labels[:2]] == [181, 45]
 
 
-async def test_history_comes_in_bounded_answers() -> None:
-    """Many containers, so fewer points in time for each question; each of them once."""
+async def test_responses_with_history_are_bounded() -> None:
+    """With many containers, each query has fewer points in time; each point is fetched once."""
     many = [Steady(pod=f"web-{number}", cores="0.1") for number in range(1100)]
     async with FakeApi() as api, FakePrometheus(*many) as prometheus:
         prepare(api)
@@ -333,13 +335,13 @@ async def test_history_comes_in_bounded_answers() -> None:
 @pytest.mark.parametrize(
     ("settings", "header"),
     [
-        pytest.param({}, "", id="nobody in particular"),
+        pytest.param({}, "", id="no credentials"),
         pytest.param({"prometheus_bearer_token": "abc"}, "Bearer abc", id="a token"),
         pytest.param({"username": "me", "password": "secret"}, "Basic bWU6c2VjcmV0", id="a user"),
         pytest.param({"username": "me"}, "", id="a user without a password"),
     ],
 )
-async def test_who_asks(settings: dict[str, str], header: str) -> None:
+async def test_the_credentials_of_queries(settings: dict[str, str], header: str) -> None:
     async with FakeApi() as api, FakePrometheus() as prometheus:
         prepare(api)
         async with fetching(api, prometheus, **settings) as process:
@@ -348,7 +350,7 @@ async def test_who_asks(settings: dict[str, str], header: str) -> None:
         assert {one.authorization for one in prometheus.asked} == {header}
 
 
-async def test_a_server_that_takes_no_post_is_asked_by_get() -> None:
+async def test_a_server_without_post_is_queried_by_get() -> None:
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api)
         prometheus.replies.append(web.Response(status=405))

@@ -1,6 +1,6 @@
-"""Every OOM kill is learnt once, and the counters add up: recommender.md 4.4, 12.4, Q9, Q10, Q19.
+"""Each OOM kill is recorded once, and counted: recommender.md 4.4, 12.4, Q9, Q10, Q19.
 
-Whole cycles; what comes between them is told in the order that a case says.
+Whole cycles; between them the events of a case are sent in its order.
 """
 
 import random
@@ -68,12 +68,12 @@ class Case:
 DEAD = delivered(state=KILL)
 CASES = [
     Case(
-        id="born, killed and deleted within a second",
+        id="created, killed and deleted within a second",
         cycles=[[add(delivered()), change(DEAD), delete(DEAD)]],
     ),
-    Case(id="seen for the first time when it is dead", cycles=[[add(DEAD)]]),
-    Case(id="dead at first sight, and deleted", cycles=[[add(DEAD), delete(DEAD)]]),
-    Case(id="its deletion tells it", cycles=[[add(delivered()), delete(DEAD)]]),
+    Case(id="first seen after its termination", cycles=[[add(DEAD)]]),
+    Case(id="first seen after its termination, and deleted", cycles=[[add(DEAD), delete(DEAD)]]),
+    Case(id="reported by its deletion", cycles=[[add(delivered()), delete(DEAD)]]),
     Case(
         id="deleted in the next minute", cycles=[[add(delivered()), change(DEAD)], [delete(DEAD)]]
     ),
@@ -138,7 +138,7 @@ CASES = [
         ],
     ),
     Case(
-        id="the pod can't be read for a moment",
+        id="the pod temporarily can't be decoded",
         cycles=[[add(delivered()), change(DEAD)], [unreadable(DEAD)], [change(DEAD)]],
     ),
     Case(id="evicted", cycles=[[add(delivered())], [evict(evicted())]]),
@@ -159,7 +159,7 @@ CASES = [
         cycles=[[add(delivered())], [delete(delivered())], [], [evict(evicted())]],
     ),
     Case(
-        id="the Event is about the pod that had the name before",
+        id="the Event is about an earlier pod of that name",
         cycles=[
             [add(delivered()), delete(delivered()), add(delivered(uid="second"))],
             [evict(evicted())],
@@ -170,7 +170,7 @@ CASES = [
         cycles=[[add(delivered())], [evict(evicted(uid="of-the-manifest"))]],
     ),
     Case(
-        id="Q19: the Event is told again after the watch began anew",
+        id="Q19: the Event is sent again by a new watch",
         cycles=[
             [add(delivered()), evict(evicted())],
             [expire(evicted()), evict(evicted())],
@@ -182,19 +182,19 @@ CASES = [
         recorded=2,
     ),
     Case(
-        id="an Event of a pod that nobody knows",
+        id="an Event of an unknown pod",
         cycles=[[evict(evicted("gone"))], [], [], []],
         recorded=0,
         discarded=[OomOutcome.UNKNOWN_CONTAINER],
     ),
     Case(
-        id="an Event about a sidecar, which is not followed",
+        id="an Event about a sidecar, which is ignored",
         cycles=[[add(delivered()), evict(evicted(container="mesh"))]],
         recorded=0,
         discarded=[OomOutcome.UNKNOWN_CONTAINER],
     ),
     Case(
-        id="the kubelet gives no time",
+        id="a kill without a time",
         cycles=[
             [add(delivered()), change(delivered(state={"terminated": {"reason": "OOMKilled"}}))],
             [change(delivered(last={"terminated": {"reason": "OOMKilled"}}, restarts=1))],
@@ -203,7 +203,7 @@ CASES = [
         discarded=[OomOutcome.UNDATED],
     ),
     Case(
-        id="minutes ahead, so it is learnt minutes later",
+        id="minutes ahead, so it is recorded minutes later",
         cycles=[
             [add(delivered()), change(delivered(state=ended("2026-01-02T12:06:00Z")))],
             *[[change(delivered(state=ended("2026-01-02T12:06:00Z")))]] * 4,
@@ -213,7 +213,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_each_kill_is_learnt_once(case: Case) -> None:
+async def test_each_kill_is_recorded_once(case: Case) -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -223,7 +223,7 @@ async def test_each_kill_is_learnt_once(case: Case) -> None:
                 for step in steps:
                     step(simulation)
                 await simulation.cycle()
-            await simulation.cycle()  # nothing comes up again
+            await simulation.cycle()  # nothing is recorded again
             _, recorded, discarded = simulation.counts()
             assert recorded == case.recorded
             assert discarded == dict.fromkeys(case.discarded, 1)
@@ -235,7 +235,7 @@ async def test_each_kill_is_learnt_once(case: Case) -> None:
 
 
 async def test_a_kill_before_the_pod_is_replaced_replaces_the_peak_of_its_window() -> None:
-    """The window of the pod that was killed is known, though another has the name by now."""
+    """The killed pod's window is still used, although another pod has its name."""
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -257,7 +257,7 @@ async def test_a_kill_before_the_pod_is_replaced_replaces_the_peak_of_its_window
             assert target(api)["memory"] == "920733364"
 
 
-async def test_a_pod_without_a_vpa_teaches_the_one_that_comes_later() -> None:
+async def test_a_kill_in_a_pod_without_a_vpa_is_used_by_a_later_vpa() -> None:
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[])
         found = vpa()
@@ -280,10 +280,10 @@ async def test_a_pod_without_a_vpa_teaches_the_one_that_comes_later() -> None:
             api.on(checkpoint_of("web-app"), Reply(body=named("web-app")))
             await simulation.cycle()
             assert simulation.counts() == (1, 1, {})
-            assert target(api)["memory"] == "628694953"  # 400 MiB and 100 more
+            assert target(api)["memory"] == "628694953"  # 400 MiB and 100 MiB
 
 
-async def test_the_memory_saver_learns_only_from_pods_that_a_vpa_looks_at() -> None:
+async def test_the_memory_saver_records_only_kills_in_pods_with_a_vpa() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[pod()], deployments=[deployment()])
         async with running(api, memory_saver=True) as process:
@@ -301,8 +301,8 @@ async def test_the_memory_saver_learns_only_from_pods_that_a_vpa_looks_at() -> N
 DAYS_OLD = delivered("web-1", last=ended("2025-12-30T09:00:00Z"), restarts=1)
 
 
-async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -> None:
-    """With a checkpoint that knows it, and with usage that is newer by days."""
+async def test_a_last_state_of_days_ago_is_recorded_once_across_restarts() -> None:
+    """With a checkpoint that contains it, and with usage of later days."""
     kept, weight = checkpoint(lastUpdateTime="2026-01-02T11:59:00Z"), 0.0
     for restart in range(3):
         async with FakeApi() as api:
@@ -322,7 +322,7 @@ async def test_a_days_old_last_state_teaches_nothing_twice_whatever_restarts() -
             weight = status["memoryHistogram"]["totalWeight"]
 
 
-async def test_a_kill_that_no_checkpoint_knows_counts_at_the_start() -> None:
+async def test_a_kill_that_is_in_no_checkpoint_is_recorded_at_the_start() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[delivered("web-1", last=ended("2026-01-02T09:00:00Z"), restarts=1)])
         api.on(checkpoint_of("web-app"), Reply(status=404, body={"reason": "NotFound"}))
@@ -334,7 +334,7 @@ async def test_a_kill_that_no_checkpoint_knows_counts_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_every_kill_is_recorded_and_the_counters_add_up(seed: int) -> None:
+async def test_every_random_kill_is_recorded_and_the_counters_add_up(seed: int) -> None:
     rng = random.Random(seed)
     async with FakeApi() as api:
         prepare(api)

@@ -1,4 +1,4 @@
-"""Quirks of recommender.md 18 that only a whole cycle shows."""
+"""Quirks of recommender.md 18, in whole cycles."""
 
 import asyncio
 from datetime import timedelta
@@ -29,8 +29,8 @@ from sandbox.virtual_time import VirtualClock
 EVENTS = "/api/v1/events"
 
 
-def test_a_selector_stays_in_force_while_the_api_server_has_trouble_q1() -> None:
-    """In virtual time, because the scale of a custom kind is good for half a minute."""
+def test_a_selector_is_kept_while_the_api_server_fails_q1() -> None:
+    """In virtual time, because the scale of a custom kind is cached for half a minute."""
     kinds = [{"name": "rockets", "kind": "Rocket"}, {"name": "rockets/scale", "kind": "Scale"}]
     scale = "GET /apis/example.test/v1/namespaces/shop/rockets/web/scale"
     rocket = vpa(kind="Rocket")
@@ -50,17 +50,17 @@ def test_a_selector_stays_in_force_while_the_api_server_has_trouble_q1() -> None
                 at = process.clock.forward(timedelta(minutes=1))
                 api.on(METRICS, listing(*(usage(at=at, cpu="1", memory="200Mi"),)))
                 await process.cycle()
-                told = conditions(api)
-                assert told["ConfigUnsupported"].endswith("last error busy")
-                assert "NoPodsMatched" not in told
-                assert target(api)["cpu"] == "1168m", "of what its pods use meanwhile"
+                found_conditions = conditions(api)
+                assert found_conditions["ConfigUnsupported"].endswith("last error busy")
+                assert "NoPodsMatched" not in found_conditions
+                assert target(api)["cpu"] == "1168m", "from the usage of its pods meanwhile"
                 assert written(api, checkpoint_of("web-app"))["totalSamplesCount"] == 2
 
     virtual_time.run(main)
 
 
-async def test_an_eviction_that_is_reported_again_counts_once_q19() -> None:
-    """A watch that broke starts over, and the API server sends the same Event again."""
+async def test_a_repeated_eviction_event_is_counted_once_q19() -> None:
+    """A watch starts again, and the API server repeats the Event."""
     event = named(
         "web-1.evicted",
         11,
@@ -100,7 +100,7 @@ async def test_the_first_cycle_runs_at_once_q24(tmp_path: Path) -> None:
             await api.asked(WEB)
 
 
-async def test_all_checkpoints_come_in_one_list_q29() -> None:
+async def test_all_checkpoints_are_in_one_list_q29() -> None:
     """Q29: the reference lists all of them once for each namespace that has VPAs."""
     kinds = {"verticalpodautoscalers": vpa, "deployments": deployment}
     places = ("shop", "mill", "farm")
@@ -117,7 +117,9 @@ async def test_all_checkpoints_come_in_one_list_q29() -> None:
                 api.on(route.replace("/shop/", f"/{namespace}/"), Reply(body=named("web")))
         async with running(api) as process:
             await process.cycle()
-        assert target(api) == {"cpu": "813m", "memory": "813749082"}, "what the checkpoint knows"
+        assert target(api) == {"cpu": "813m", "memory": "813749082"}, (
+            "the history of the checkpoint"
+        )
         assert sum("verticalpodautoscalercheckpoints" in route for route in _reads(api)) == 1
 
 

@@ -1,4 +1,4 @@
-"""Which VPAs and pods a recommender looks at: names, namespaces, and what saves memory."""
+"""The VPAs and pods that a recommender handles, by names, namespaces and --memory-saver."""
 
 from pathlib import Path
 from typing import Any
@@ -29,25 +29,29 @@ AGGREGATES = "vpa_recommender_aggregate_container_states_count"
 
 
 def change(process: Running, one: Any, version: int) -> None:
-    """The watch shows a VPA again."""
+    """Send a VPA again by the watch."""
     one["metadata"]["resourceVersion"] = str(version)
     feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
     process.informers.vpas._apply(next(feed(watch_line("MODIFIED", one))))
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "ours"),
+    ("name", "recommenders", "ours"),
     [
-        pytest.param("default", None, True, id="nobody is named"),
+        pytest.param("default", None, True, id="none is named"),
         pytest.param("default", ["default"], True, id="the default is named"),
         pytest.param("default", ["other"], False, id="another is named"),
-        pytest.param("other", None, False, id="nobody, and we have a name"),
+        pytest.param("other", None, False, id="none is named, and we have a name"),
         pytest.param("other", ["other"], True, id="we are named"),
-        pytest.param("other", ["default", "other"], True, id="of several we are one"),
+        pytest.param("other", ["default", "other"], True, id="we are one of several"),
     ],
 )
-async def test_whose_vpa_it_is(name: str, asked: list[str] | None, *, ours: bool) -> None:
-    spec: Any = {} if asked is None else {"recommenders": [{"name": one} for one in asked]}
+async def test_the_recommender_of_a_vpa(
+    name: str, recommenders: list[str] | None, *, ours: bool
+) -> None:
+    spec: Any = (
+        {} if recommenders is None else {"recommenders": [{"name": one} for one in recommenders]}
+    )
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa(**spec)])
         async with running(api, recommender_name=name) as process:
@@ -56,13 +60,13 @@ async def test_whose_vpa_it_is(name: str, asked: list[str] | None, *, ours: bool
     assert (WEB in api.routes) is ours
     assert isinstance(found, RecommendationExplanation) is ours
     if isinstance(found, Unexplained):
-        wanted = ", ".join(asked or ["default"])
+        wanted = ", ".join(recommenders or ["default"])
         assert found.error == (
             f"VPA shop/web asks for the recommender {wanted}, and this one is {name}"
         )
 
 
-async def test_a_vpa_that_asks_for_another_recommender_from_now_on_is_left_to_it() -> None:
+async def test_a_vpa_that_changes_to_another_recommender_is_ignored() -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -88,7 +92,7 @@ async def test_ignored_namespaces() -> None:
     assert "--ignored-vpa-object-namespaces" in found.error
 
 
-async def test_of_one_namespace_nothing_else_is_asked_for(tmp_path: Path) -> None:
+async def test_with_one_namespace_only_that_is_requested(tmp_path: Path) -> None:
     async with FakeApi() as api:
         known = {
             "deployments": [deployment()],
@@ -109,7 +113,7 @@ async def test_of_one_namespace_nothing_else_is_asked_for(tmp_path: Path) -> Non
         } == {"shop"}
 
 
-async def test_the_memory_saver_follows_only_pods_that_a_vpa_matches() -> None:
+async def test_the_memory_saver_tracks_only_pods_that_a_vpa_matches() -> None:
     pods = [pod(), pod("db-1", app="db")]
     everything = [deployment(), deployment("db")]
     async with FakeApi() as api:
@@ -124,7 +128,7 @@ async def test_the_memory_saver_follows_only_pods_that_a_vpa_matches() -> None:
             retargeted = vpa()
             retargeted["spec"]["targetRef"]["name"] = "db"
             change(process, retargeted, 11)
-            await process.cycle()  # what was followed is followed on until it goes
+            await process.cycle()  # tracked pods are tracked until their deletion
             assert process.sample(AGGREGATES) == 2
             found = process.recommender.explain("shop", "web")
     assert isinstance(found, RecommendationExplanation)

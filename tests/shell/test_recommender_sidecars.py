@@ -1,4 +1,4 @@
-"""The recommender and native sidecars: AEP-8905, X107 and X108; whole cycles and their requests."""
+"""The recommender and native sidecars, in whole cycles: AEP-8905, X107 and X108."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from common.features import FeatureGates
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_deliveries import OomDeliveries
-from recommender.checkpoints.annotations import SIDECAR
+from recommender.checkpoints.checkpoint_annotations import SIDECAR
 from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
@@ -41,8 +41,8 @@ def with_init(*init: Any, name: str = "web-1", app: str = "web", **status: Any) 
     return found
 
 
-def used(*containers: str, name: str = "web-1", at: Any = START) -> Any:
-    """Little of everything, so that the minimum of the pod shows how many share it."""
+def usage_at(*containers: str, name: str = "web-1", at: Any = START) -> Any:
+    """Return low usage, so that the shares of the pod minimum are visible."""
     little = {"cpu": "1m", "memory": "1Mi"}
     return named(
         name,
@@ -53,7 +53,7 @@ def used(*containers: str, name: str = "web-1", at: Any = START) -> Any:
 
 
 def targets(api: FakeApi) -> dict[str, dict[str, str]]:
-    """What the last status recommends, by container."""
+    """Return the targets of the last status, by container."""
     found = written(api, WEB).get("recommendation") or {}
     return {
         one["containerName"]: one["target"] for one in found.get("containerRecommendations") or ()
@@ -88,7 +88,7 @@ async def test_the_gate_decides_whether_a_sidecar_gets_a_recommendation(
 ) -> None:
     async with FakeApi() as api:
         prepare(api, pods=[with_init(MIGRATE, PROXY)])
-        api.on(METRICS, listing(used("app", "migrate", "proxy")))
+        api.on(METRICS, listing(usage_at("app", "migrate", "proxy")))
         writable(api, "proxy")
         found = await recommended(api, gates)
         assert found.keys() == want
@@ -98,21 +98,21 @@ async def test_the_gate_decides_whether_a_sidecar_gets_a_recommendation(
         assert names == {f"web-{each}" for each in want}
 
 
-async def test_a_plain_init_container_of_a_sidecar_s_name_teaches_nothing() -> None:
-    """AEP-8905: in one pod ``proxy`` is a sidecar, in another one a plain init container."""
+async def test_a_plain_init_container_with_the_name_of_a_sidecar_is_ignored() -> None:
+    """AEP-8905: ``proxy`` is a sidecar in one pod, and a plain init container in another one."""
     plain = {key: value for key, value in PROXY.items() if key != "restartPolicy"}
     async with FakeApi() as api:
         prepare(api, pods=[with_init(PROXY), with_init(plain, name="web-2")])
-        large = used("proxy", name="web-2")
+        large = usage_at("proxy", name="web-2")
         large["containers"][0]["usage"] = {"cpu": "9", "memory": "9Gi"}
-        api.on(METRICS, listing(used("app", "proxy"), large))
+        api.on(METRICS, listing(usage_at("app", "proxy"), large))
         writable(api, "proxy")
         found = await recommended(api, ON)
         assert found == {"app": HALF, "proxy": HALF}
 
 
 @pytest.mark.parametrize("gates", [ON, OFF], ids=["gate on", "gate off"])
-async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGates) -> None:
+async def test_an_oom_kill_of_a_sidecar_is_recorded_with_the_gate(gates: FeatureGates) -> None:
     ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-01-02T12:00:20Z"}
     killed = {"name": "proxy", "restartCount": 0, "state": {"terminated": ended}}
     plain = {**killed, "name": "migrate"}
@@ -123,7 +123,7 @@ async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGa
         writable(api, "proxy")
         async with running(api, feature_gates=gates) as process:
             simulation = OomDeliveries(api, process)
-            await simulation.cycle(used("app", "proxy"))
+            await simulation.cycle(usage_at("app", "proxy"))
             simulation.pod(
                 "MODIFIED", with_init(MIGRATE, PROXY, initContainerStatuses=[plain, killed])
             )
@@ -132,7 +132,7 @@ async def test_an_oom_kill_of_a_sidecar_is_learnt_with_the_gate(gates: FeatureGa
             _, recorded, discarded = simulation.counts()
     assert recorded == (gates is ON)
     assert not discarded
-    if gates is ON:  # 100Mi were requested, and 100 MiB more are needed at least
+    if gates is ON:  # 100Mi requested, and 100 MiB more at least
         assert targets(api)["proxy"]["memory"] not in (HALF["memory"], "")
 
 
@@ -169,7 +169,7 @@ async def test_external_metrics_report_sidecars(gates: FeatureGates, want: set[s
 # After the gate was turned off
 
 
-def marked(found: Any) -> Any:
+def mark_as_sidecar(found: Any) -> Any:
     found["metadata"]["annotations"] = {SIDECAR: "true"}
     return found
 
@@ -180,36 +180,38 @@ ALONE = {"app": {"cpu": "25m", "memory": "250Mi"}}
 @pytest.mark.parametrize(
     ("pods", "stored"),
     [
-        pytest.param([with_init(PROXY)], checkpoint(container="proxy"), id="a pod tells"),
+        pytest.param([with_init(PROXY)], checkpoint(container="proxy"), id="by a pod"),
         pytest.param(
-            [with_init(PROXY)], marked(checkpoint(container="proxy")), id="both tell of it"
+            [with_init(PROXY)], mark_as_sidecar(checkpoint(container="proxy")), id="by both"
         ),
-        pytest.param([pod()], marked(checkpoint(container="proxy")), id="the checkpoint tells"),
+        pytest.param(
+            [pod()], mark_as_sidecar(checkpoint(container="proxy")), id="by the checkpoint"
+        ),
     ],
 )
-async def test_a_checkpoint_of_a_sidecar_counts_for_nothing_with_the_gate_off(
+async def test_a_checkpoint_of_a_sidecar_is_ignored_with_the_gate_off(
     pods: Sequence[Any], stored: Any
 ) -> None:
-    """X108: no recommendation, the whole minimum for the others, and the checkpoint stays."""
+    """X108: no recommendation, the whole minimum for the others, and the checkpoint is kept."""
     async with FakeApi() as api:
         prepare(api, pods=list(pods))
-        api.on(METRICS, listing(used("app", "proxy")))
+        api.on(METRICS, listing(usage_at("app", "proxy")))
         api.on(CHECKPOINTS, listing(stored))
         writable(api, "proxy")
         async with running(api, feature_gates=OFF) as process:
             await process.cycle()
-            told = process.recommender.explain("shop", "web")
+            explanation = process.recommender.explain("shop", "web")
         assert targets(api) == ALONE
         assert not [one for one in api.requests if one.method == "DELETE"]
-        assert isinstance(told, RecommendationExplanation)
-        assert [(one.name, one.reason) for one in told.left_out] == [
+        assert isinstance(explanation, RecommendationExplanation)
+        assert [(one.name, one.reason) for one in explanation.left_out] == [
             ("proxy", ExclusionReason.NATIVE_SIDECAR)
         ]
 
 
-async def test_while_a_workload_has_no_pods_the_checkpoint_decides() -> None:
+async def test_without_pods_the_checkpoint_decides() -> None:
     async with FakeApi() as api:
-        stored = [checkpoint(), marked(checkpoint(container="proxy"))]
+        stored = [checkpoint(), mark_as_sidecar(checkpoint(container="proxy"))]
         prepare(api, pods=[])
         api.on(METRICS, listing())
         api.on(CHECKPOINTS, listing(*stored))
@@ -225,31 +227,31 @@ async def test_while_a_workload_has_no_pods_the_checkpoint_decides() -> None:
         pytest.param([with_init({**MIGRATE, "name": "proxy"})], id="a plain init container"),
     ],
 )
-async def test_a_checkpoint_of_any_other_container_counts_as_ever(pods: Sequence[Any]) -> None:
+async def test_a_checkpoint_of_any_other_container_is_used(pods: Sequence[Any]) -> None:
     async with FakeApi() as api:
         prepare(api, pods=list(pods))
-        api.on(METRICS, listing(used("app")))
+        api.on(METRICS, listing(usage_at("app")))
         api.on(CHECKPOINTS, listing(checkpoint(container="proxy")))
         writable(api, "proxy")
         assert (await recommended(api, OFF)).keys() == {"app", "proxy"}
 
 
-async def test_what_is_a_regular_container_by_now_counts() -> None:
+async def test_a_sidecar_that_became_a_regular_container_is_used() -> None:
     regular = pod()
     regular["spec"]["containers"].append({"name": "proxy"})
     async with FakeApi() as api:
         prepare(api, pods=[regular, with_init(PROXY, name="web-2", app="web")])
         regular["metadata"]["labels"]["pod-template-hash"] = "new"
-        api.on(METRICS, listing(used("app", "proxy")))
-        api.on(CHECKPOINTS, listing(marked(checkpoint(container="proxy"))))
+        api.on(METRICS, listing(usage_at("app", "proxy")))
+        api.on(CHECKPOINTS, listing(mark_as_sidecar(checkpoint(container="proxy"))))
         writable(api, "proxy")
         assert (await recommended(api, OFF)).keys() == {"app", "proxy"}
 
 
-async def test_the_checkpoint_of_a_sidecar_is_marked_and_outlives_the_gate() -> None:
+async def test_the_checkpoint_of_a_sidecar_is_marked_and_kept_without_the_gate() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[with_init(PROXY)])
-        api.on(METRICS, listing(used("app", "proxy")))
+        api.on(METRICS, listing(usage_at("app", "proxy")))
         await recommended(api, ON)
         bodies = [one.json() for one in api.requests if is_new_checkpoint(one)]
         marks = {
@@ -259,11 +261,11 @@ async def test_the_checkpoint_of_a_sidecar_is_marked_and_outlives_the_gate() -> 
         assert marks == {"web-app": False, "web-proxy": True}
 
 
-async def test_with_the_gate_on_again_history_goes_on() -> None:
+async def test_with_the_gate_on_again_history_continues() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[with_init(PROXY)])
-        api.on(METRICS, listing(used("app", "proxy")))
-        api.on(CHECKPOINTS, listing(marked(checkpoint(container="proxy"))))
+        api.on(METRICS, listing(usage_at("app", "proxy")))
+        api.on(CHECKPOINTS, listing(mark_as_sidecar(checkpoint(container="proxy"))))
         writable(api, "proxy")
         async with running(api, feature_gates=ON) as process:
             await process.cycle()

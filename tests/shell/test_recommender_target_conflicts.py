@@ -1,4 +1,4 @@
-"""Two who write the same checkpoints, and what a restart finds: whole cycles of a recommender."""
+"""Two writers of the same checkpoints, and restarts: whole cycles of a recommender."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from common.api.workloads import Deployment
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.checkpoints.codec import LONGEST_LAG
-from recommender.checkpoints.running_windows import ANNOTATION
+from recommender.checkpoints.window_annotation import ANNOTATION
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,
@@ -39,7 +39,7 @@ def version(found: Any, number: int) -> Any:
     return found
 
 
-async def test_what_another_recommender_wrote_is_merged_and_the_sum_is_written_at_once(
+async def test_a_write_of_another_recommender_is_merged_and_the_sum_is_written(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.checkpoints.writing")
@@ -54,7 +54,7 @@ async def test_what_another_recommender_wrote_is_merged_and_the_sum_is_written_a
             api.on(METRICS, listing(usage(at=process.clock.forward(LONGEST_LAG))))
             await process.cycle()
             assert target(api) == {"cpu": "813m", "memory": "813749082"}
-            for _ in range(3):  # somebody insists
+            for _ in range(3):  # the other writer writes again
                 api.on(WEB, status(409, "Conflict"), Reply(body=version(named("web-app"), 9)))
                 api.on(METRICS, listing(usage(at=process.clock.forward(LONGEST_LAG))))
                 await process.cycle()
@@ -69,7 +69,7 @@ async def test_what_another_recommender_wrote_is_merged_and_the_sum_is_written_a
             assert caplog.text.count("no other recommender writes checkpoints any more") == 1
 
 
-async def test_one_that_cannot_be_read_again_waits_for_the_next_cycle() -> None:
+async def test_a_checkpoint_that_cannot_be_read_again_waits_for_the_next_cycle() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(NEW_CHECKPOINT, status(409, "AlreadyExists"))
@@ -82,8 +82,8 @@ async def test_one_that_cannot_be_read_again_waits_for_the_next_cycle() -> None:
             assert written(api, WEB)["totalSamplesCount"] == 1441
 
 
-async def test_a_slow_answer_holds_up_no_sibling() -> None:
-    """Containers of one VPA are written side by side."""
+async def test_a_slow_response_delays_no_other_container() -> None:
+    """Containers of one VPA are written concurrently."""
     both: list[Any] = [{"name": name, "resources": {}} for name in ("a", "b")]
     slow = {**pod(), "spec": {"containers": both}}
     async with FakeApi() as api:
@@ -104,8 +104,8 @@ async def test_a_slow_answer_holds_up_no_sibling() -> None:
             cycle.cancel()
 
 
-async def begun(memory: str) -> tuple[Any, dict[str, str]]:
-    """The first checkpoint of a container that uses so much, and its target."""
+async def first_checkpoint(memory: str) -> tuple[Any, dict[str, str]]:
+    """Return the first checkpoint of a container with this usage, and its target."""
     async with FakeApi() as api:
         prepare(api)
         api.on(METRICS, listing(usage(cpu="100m", memory=memory)))
@@ -118,10 +118,10 @@ async def begun(memory: str) -> tuple[Any, dict[str, str]]:
 
 
 @pytest.mark.parametrize("carried", [True, False])
-async def test_a_peak_of_today_outlives_a_restart_q4(*, carried: bool) -> None:
-    stored, high = await begun("900Mi")
+async def test_a_peak_of_today_is_kept_across_a_restart_q4(*, carried: bool) -> None:
+    stored, high = await first_checkpoint("900Mi")
     assert "bucketWeights" not in stored["status"]["memoryHistogram"]
-    if not carried:  # as the reference leaves it
+    if not carried:  # as the reference writes it
         del stored["metadata"]["annotations"][ANNOTATION]
     async with FakeApi() as api:
         prepare(api)
@@ -133,9 +133,9 @@ async def test_a_peak_of_today_outlives_a_restart_q4(*, carried: bool) -> None:
         assert target(api)["memory"] == (high["memory"] if carried else "250Mi")
 
 
-async def test_windows_wait_for_the_target_and_nothing_is_written_until_then() -> None:
-    """Its pods may not even be followed: what they were in must not be written off."""
-    stored, high = await begun("900Mi")
+async def test_windows_wait_for_the_target_without_a_write() -> None:
+    """Its pods may be unknown, so their windows must not be dropped."""
+    stored, high = await first_checkpoint("900Mi")
     async with FakeApi() as api:
         prepare(api, deployments=[])
         api.on(CHECKPOINTS, listing(stored))

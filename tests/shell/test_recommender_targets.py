@@ -1,4 +1,4 @@
-"""Targets that can't be looked up: what stays published, and what the condition says."""
+"""Targets that can't be looked up: the published recommendation and the condition."""
 
 import asyncio
 from datetime import timedelta
@@ -23,8 +23,8 @@ from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 
 MACHINES = "/apis/apps/v1/namespaces/shop/machines"
-TROUBLE = [
-    pytest.param(status(503, "ServiceUnavailable", "too early"), id="server in trouble"),
+ERROR_REPLIES = [
+    pytest.param(status(503, "ServiceUnavailable", "too early"), id="a server error"),
     pytest.param(status(403, "Forbidden", "too early"), id="no permission"),
     pytest.param(status(401, "Unauthorized", "too early"), id="token not valid yet"),
     pytest.param(status(422, "Invalid", "too early"), id="refused"),
@@ -32,7 +32,7 @@ TROUBLE = [
 
 
 def machines(api: FakeApi, scale: Reply) -> None:
-    """Machines are a custom kind; the one called web has this scale."""
+    """Serve the custom kind Machine with this scale of the object ``web``."""
     api.on("GET /apis/apps", Reply(body={"versions": [{"version": "v1"}]}))
     kinds = [
         {"name": "machines", "kind": "Machine", "namespaced": True},
@@ -42,8 +42,8 @@ def machines(api: FakeApi, scale: Reply) -> None:
     api.on(f"GET {MACHINES}/web/scale", scale)
 
 
-@pytest.mark.parametrize("trouble", TROUBLE)
-def test_a_scale_that_cannot_be_read_for_a_while_wipes_nothing(trouble: Reply) -> None:
+@pytest.mark.parametrize("error_reply", ERROR_REPLIES)
+def test_a_scale_that_temporarily_cannot_be_read_removes_nothing(error_reply: Reply) -> None:
     """Q1."""
 
     async def main(_: VirtualClock) -> None:
@@ -53,23 +53,26 @@ def test_a_scale_that_cannot_be_read_for_a_while_wipes_nothing(trouble: Reply) -
             async with running(api) as process:
                 await process.cycle()
                 assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-                api.on(f"GET {MACHINES}/web/scale", trouble)
+                api.on(f"GET {MACHINES}/web/scale", error_reply)
                 later = process.clock.forward(timedelta(minutes=1))
                 api.on(METRICS, listing(usage(at=later, cpu="2", memory="200Mi")))
                 await asyncio.sleep(60)
                 await process.cycle()
                 assert "last error too early" in conditions(api)["ConfigUnsupported"]
-                assert target(api) == {"cpu": "2406m", "memory": "250Mi"}  # pods are still known
+                assert target(api) == {
+                    "cpu": "2406m",
+                    "memory": "250Mi",
+                }  # the pods are still matched
                 api.on(f"GET {MACHINES}/web/scale", status(404, "NotFound", "gone"))
                 await asyncio.sleep(60)
                 await process.cycle()
                 assert "last error gone" in conditions(api)["ConfigUnsupported"]
-                assert written(api)["recommendation"] == {}  # that is an answer
+                assert written(api)["recommendation"] == {}  # a permanent error
 
     virtual_time.run(main)
 
 
-async def test_what_was_found_out_about_one_target_is_not_kept_for_another() -> None:
+async def test_the_result_for_one_target_is_not_used_for_another() -> None:
     """Q1."""
     async with FakeApi() as api:
         prepare(api)
@@ -77,7 +80,7 @@ async def test_what_was_found_out_about_one_target_is_not_kept_for_another() -> 
         async with running(api) as process:
             await process.cycle()
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}
-            for version in (11, 12):  # the second changes something else
+            for version in (11, 12):  # the second change isn't about the target
                 other = vpa(kind="Machine") | {"status": written(api)}
                 other["metadata"]["resourceVersion"] = str(version)
                 line = watch_line("MODIFIED", other)
@@ -88,12 +91,12 @@ async def test_what_was_found_out_about_one_target_is_not_kept_for_another() -> 
                 assert "too early" in conditions(api)["ConfigUnsupported"]
 
 
-@pytest.mark.parametrize("trouble", TROUBLE)
-async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Reply) -> None:
+@pytest.mark.parametrize("error_reply", ERROR_REPLIES)
+async def test_a_target_that_cannot_be_looked_up_yet_removes_nothing(error_reply: Reply) -> None:
     one = published(vpa(kind="Machine"), cpu="3", memory="2Gi")
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[one])
-        api.on("GET /apis/apps", trouble)
+        api.on("GET /apis/apps", error_reply)
         async with running(api) as process:
             await process.cycle()
             labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
@@ -109,9 +112,9 @@ async def test_a_target_that_cannot_be_asked_for_yet_wipes_nothing(trouble: Repl
         assert found["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
-async def test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_gone() -> None:
+async def test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_deleted() -> None:
     older = vpa("older", targetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})
-    older["spec"]["recommenders"] = [{"name": "somebody-else"}]
+    older["spec"]["recommenders"] = [{"name": "another-recommender"}]
     younger = vpa()
     for hours, made in ((10, older), (11, younger)):
         made["metadata"]["creationTimestamp"] = f"2026-01-02T{hours}:00:00Z"

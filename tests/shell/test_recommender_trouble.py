@@ -1,4 +1,4 @@
-"""Cycles in trouble: strange objects, refusals, outages; what they cost, and what the log says."""
+"""Cycles with invalid objects, refused calls and outages: their effects and the log."""
 
 import asyncio
 import logging
@@ -41,12 +41,12 @@ def policy(**overrides: Any) -> Any:
     return {"containerPolicies": [{"containerName": "*", **overrides}]}
 
 
-def naive(found: Any) -> Any:
+def without_zone(found: Any) -> Any:
     found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00"
     return found
 
 
-def loose(found: Any) -> Any:
+def without_schema(found: Any) -> Any:
     found["status"]["conditions"] = [{"type": "FromElsewhere", "status": "True"}]
     return found
 
@@ -88,7 +88,7 @@ HUGE = {"containers": [{"name": "app", "resources": {"requests": {"memory": "8Ei
             },
             id="weight",
         ),
-        pytest.param(naive(vpa("odd")), {}, id="a time without a zone"),
+        pytest.param(without_zone(vpa("odd")), {}, id="a time without a zone"),
         pytest.param(
             vpa("odd"),
             {"pods": [pod(), killed("2026-01-02T11:59:00", "odd-1", app="odd")]},
@@ -102,11 +102,11 @@ HUGE = {"containers": [{"name": "app", "resources": {"requests": {"memory": "8Ei
         pytest.param(
             vpa("odd"),
             {"usage": [usage(), usage("odd-1", cpu="9" * 200, memory="9" * 200)]},
-            id="usage of all computers",
+            id="huge usage",
         ),
     ],
 )
-async def test_one_strange_object_costs_only_itself(odd: Any, more: dict[str, list[Any]]) -> None:
+async def test_an_invalid_object_affects_only_itself(odd: Any, more: dict[str, list[Any]]) -> None:
     gates = FeatureGates(per_vpa_config=True)
     async with FakeApi() as api:
         prepare(
@@ -124,9 +124,9 @@ async def test_one_strange_object_costs_only_itself(odd: Any, more: dict[str, li
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
 
 
-async def test_a_condition_of_others_that_lacks_its_time_is_kept() -> None:
+async def test_a_foreign_condition_without_a_time_is_kept() -> None:
     async with FakeApi() as api:
-        prepare(api, verticalpodautoscalers=[loose(vpa())])
+        prepare(api, verticalpodautoscalers=[without_schema(vpa())])
         async with running(api) as process:
             await process.cycle()
         assert conditions(api).keys() > {"FromElsewhere"}
@@ -142,10 +142,10 @@ async def test_a_condition_of_others_that_lacks_its_time_is_kept() -> None:
         pytest.param(timedelta(days=3000), [], id="a clock is very wrong"),
     ],
 )
-async def test_usage_from_the_future_must_not_wipe_the_past(
+async def test_usage_from_the_future_does_not_remove_history(
     ahead: timedelta, samples: list[int]
 ) -> None:
-    """A sample that far ahead would make all others weigh nothing."""
+    """With a sample that far ahead, the weights of all others would decay to zero."""
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint()))
@@ -163,8 +163,8 @@ async def test_usage_from_the_future_must_not_wipe_the_past(
         assert target(api) == {"cpu": "813m", "memory": "813749082"}
 
 
-async def test_one_sample_from_the_future_does_not_stop_learning() -> None:
-    """The container uses more a minute after a sample that was 55 minutes ahead."""
+async def test_one_sample_from_the_future_does_not_stop_later_samples() -> None:
+    """The usage rises a minute after a sample that was 55 minutes ahead."""
     async with FakeApi() as api:
         prepare(api)
         api.on(METRICS, listing(usage(at=START + timedelta(minutes=55), cpu="100m")))
@@ -176,7 +176,7 @@ async def test_one_sample_from_the_future_does_not_stop_learning() -> None:
         assert target(api)["cpu"] == "1168m"
 
 
-async def test_it_is_logged_when_usage_from_the_future_begins_and_ends(
+async def test_the_beginning_and_end_of_usage_from_the_future_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -197,7 +197,7 @@ async def test_it_is_logged_when_usage_from_the_future_begins_and_ends(
     ]
 
 
-async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
+async def test_a_kill_from_the_future_does_not_remove_history() -> None:
     async with FakeApi() as api:
         prepare(api, pods=[killed("2036-01-02T12:00:00Z")])
         api.on(CHECKPOINTS, listing(checkpoint()))
@@ -209,7 +209,7 @@ async def test_a_kill_from_the_future_must_not_wipe_the_past() -> None:
 
 
 @pytest.mark.parametrize("slow", [status_of("db"), checkpoint_of("db-app")])
-async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
+async def test_a_slow_response_delays_no_other_write(slow: str) -> None:
     async with FakeApi() as api:
         prepare(
             api,
@@ -224,14 +224,14 @@ async def test_a_slow_answer_holds_up_no_other_write(slow: str) -> None:
             process.clock.forward(LONGEST_LAG)
             cycle = group.create_task(process.cycle())
             await api.asked(slow)
-            for name in ("web", "db"):  # of the same VPA as well: statuses wait for no checkpoint
+            for name in ("web", "db"):  # also of the same VPA: statuses don't wait for checkpoints
                 await api.asked(status_of(name))
                 await api.asked(checkpoint_of(f"{name}-app"))
             assert not cycle.done()
             cycle.cancel()
 
 
-async def test_a_lasting_refusal_is_logged_once_and_so_is_its_end(
+async def test_the_beginning_and_end_of_a_lasting_refusal_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.write_failures")
@@ -249,10 +249,10 @@ async def test_a_lasting_refusal_is_logged_once_and_so_is_its_end(
             for _ in range(3):
                 await process.cycle()
                 api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=1)))))
-            told = {record.getMessage(): vars(record) for record in caplog.records}
+            records = {record.getMessage(): vars(record) for record in caplog.records}
             assert len(caplog.records) == 2
-            assert told.keys() == {"status not written", "checkpoint not written"}
-            first = told["status not written"]
+            assert records.keys() == {"status not written", "checkpoint not written"}
+            first = records["status not written"]
             assert (first["count"], first["vpa"], first["error"]) == (2, "shop/db", "no permission")
             for name in ("db", "web"):
                 api.on(status_of(name), Reply(body=named(name)))
@@ -270,9 +270,9 @@ async def test_a_policy_that_cannot_be_read_is_logged_once(
         async with running(api) as process:
             await process.cycle()
             await process.cycle()
-        (told,) = [record for record in caplog.records if record.name.startswith("recommender")]
-        assert vars(told)["vpa"] == "shop/web"
-        assert "not a quantity: '?'" in vars(told)["why"]
+        (records,) = [record for record in caplog.records if record.name.startswith("recommender")]
+        assert vars(records)["vpa"] == "shop/web"
+        assert "not a quantity: '?'" in vars(records)["why"]
 
 
 async def test_usage_that_cannot_be_decoded_is_logged_once(
@@ -287,7 +287,7 @@ async def test_usage_that_cannot_be_decoded_is_logged_once(
         assert caplog.text.count("object skipped") == 1
 
 
-async def test_one_strange_vpa_costs_only_itself() -> None:
+async def test_an_invalid_vpa_affects_only_itself() -> None:
     nonsense = vpa("odd", resourcePolicy={"containerPolicies": [{"minAllowed": {"cpu": "?"}}]})
     nonsense["spec"]["resourcePolicy"]["containerPolicies"][0]["containerName"] = "*"
     async with FakeApi() as api:
@@ -320,7 +320,7 @@ async def test_a_refused_write_stops_no_other(caplog: pytest.LogCaptureFixture) 
         assert caplog.text.count("status not written") == 1
 
 
-THERE = "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
+EXISTING = "GET /apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
 NOT_FOUND = status(404, "NotFound", name="web", kind="verticalpodautoscalers")
 MISSING = "verticalpodautoscalers.autoscaling.k8s.io has no status subresource; apply deploy/crd/"
 
@@ -332,26 +332,26 @@ def vpa_with(uid: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refused:
-    """How the API server answers writes of a status, in each of three cycles."""
+class RefusedWrite:
+    """The responses to writes of a status in three cycles."""
 
     id: str
     answer: Reply
-    there: Reply = NOT_FOUND  # what a GET of the VPA answers
+    there: Reply = NOT_FOUND  # the response to a GET of the VPA
     reason: str = ""  # in the metric, once for each cycle
     level: int | None = None  # of the one line in the log
     says: str = ""
 
 
-REFUSED = [
-    Refused(id="somebody edited the VPA", answer=status(409, "Conflict"), reason="Conflict"),
-    Refused(id="x121 the VPA is gone", answer=NOT_FOUND),
-    Refused(
-        id="x121 the VPA is gone, and another one has its name",
+REFUSED_WRITES = [
+    RefusedWrite(id="the VPA was edited", answer=status(409, "Conflict"), reason="Conflict"),
+    RefusedWrite(id="x121 the VPA was deleted", answer=NOT_FOUND),
+    RefusedWrite(
+        id="x121 the VPA was replaced by one of the same name",
         answer=NOT_FOUND,
         there=Reply(body=vpa_with("2")),
     ),
-    Refused(
+    RefusedWrite(
         id="x121 no status subresource",
         answer=NOT_FOUND,
         there=Reply(body=vpa_with("1")),
@@ -359,21 +359,21 @@ REFUSED = [
         level=logging.ERROR,
         says=MISSING,
     ),
-    Refused(
-        id="x121 not found, and no answer whether the VPA is there",
+    RefusedWrite(
+        id="x121 not found, and no response to a GET of the VPA",
         answer=NOT_FOUND,
         there=status(403, "Forbidden"),
         reason="Forbidden",
         level=logging.WARNING,
     ),
-    Refused(
+    RefusedWrite(
         id="x121 no VPAs are served, or not yet",
         answer=Reply(status=404, body="404 page not found\n"),
         there=Reply(body=vpa_with("1")),
         reason="NotFound",
         level=logging.WARNING,
     ),
-    Refused(
+    RefusedWrite(
         id="a quota",
         answer=status(403, "Forbidden"),
         reason="Forbidden",
@@ -382,20 +382,20 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", REFUSED_WRITES, ids=lambda case: case.id)
 async def test_a_status_that_is_not_written(
-    case: Refused, caplog: pytest.LogCaptureFixture
+    case: RefusedWrite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again in each cycle, counts as it is stored, and is logged once if at all."""
+    """It is retried in each cycle, counted by its stored state, and logged at most once."""
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa_with("1")])
         api.on(WEB, case.answer)
-        api.on(THERE, case.there)
+        api.on(EXISTING, case.there)
         async with running(api) as process:
             for _ in range(3):
                 await process.cycle()
             failed = process.metrics.registry.get_sample_value
-            assert (api.routes.count(WEB), counted(process)) == (3, {"false": 1, "true": 0})
+            assert (api.routes.count(WEB), vpa_counts(process)) == (3, {"false": 1, "true": 0})
             for reason in ("Conflict", "Forbidden", "NoStatusSubresource", "NotFound"):
                 labels = {"kind": "status", "reason": reason}
                 want = 3 if reason == case.reason else None
@@ -406,12 +406,12 @@ async def test_a_status_that_is_not_written(
 
             api.on(WEB, Reply(body=named("web")))
             await process.cycle()
-            assert counted(process) == {"false": 0, "true": 1}
+            assert vpa_counts(process) == {"false": 0, "true": 1}
         assert target(api) == {"cpu": "126m", "memory": "250Mi"}
 
 
-def counted(process: Running) -> dict[str, float | None]:
-    """VPAs of the last cycle, by whether they have a recommendation."""
+def vpa_counts(process: Running) -> dict[str, float | None]:
+    """Return the number of VPAs of the last cycle, with and without a recommendation."""
     labels = {"update_mode": "Recreate", "api": "v1", "matches_pods": "true"}
     name, labels = "vpa_recommender_vpa_objects_count", labels | {"unsupported_config": "false"}
     return {
@@ -419,11 +419,11 @@ def counted(process: Running) -> dict[str, float | None]:
     }
 
 
-async def test_x121_whether_vpas_are_there_is_asked_once_where_no_status_can_be_written() -> None:
+async def test_x121_the_existence_of_vpas_is_checked_once_if_no_status_can_be_written() -> None:
     names = [f"web-{number}" for number in range(20)]
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[vpa(name) for name in names])
-        there = {THERE.replace("/web", f"/{name}"): name for name in names}
+        there = {EXISTING.replace("/web", f"/{name}"): name for name in names}
         for route, name in there.items():
             api.on(status_of(name), status(404, "NotFound", name=name))
             api.on(route, Reply(body=vpa(name)))
@@ -435,10 +435,10 @@ async def test_x121_whether_vpas_are_there_is_asked_once_where_no_status_can_be_
         assert [there[route] for route in api.routes if route in there] == names[:1]
 
 
-async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(
+async def test_x120_without_its_lease_it_writes_and_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The process ends then, with a line of its own."""
+    """The process then ends, with its own log line."""
 
     def check() -> None:
         raise NotLeadingError("it may have run out", reason="NotLeading")
@@ -446,7 +446,7 @@ async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(
     async with FakeApi() as api:
         prepare(api)
         api.on(CHECKPOINTS, listing(checkpoint("gone")))
-        api.on(THERE.replace("/web", "/gone"), status(404, "NotFound", name="gone"))
+        api.on(EXISTING.replace("/web", "/gone"), status(404, "NotFound", name="gone"))
         async with running(api, before_write=check) as process:
             api.on(METRICS, listing(usage(at=process.clock.forward(timedelta(minutes=10)))))
             await process.cycle()
@@ -458,8 +458,8 @@ async def test_x120_without_its_lease_it_writes_nothing_and_says_so_nowhere(
     assert said == ["checkpoints not collected"]
 
 
-async def test_x120_a_checkpoint_is_not_written_again_once_the_lease_has_run_out() -> None:
-    """What another leader has written is read, and stays."""
+async def test_x120_a_checkpoint_is_not_written_again_after_the_lease_expired() -> None:
+    """The write of another leader is read, and kept."""
     async with FakeApi() as api:
 
         def check() -> None:
@@ -481,7 +481,7 @@ async def test_x120_a_checkpoint_is_not_written_again_once_the_lease_has_run_out
         assert api.routes.count(checkpoint_of("web-app")) == 1
 
 
-async def test_a_failing_metrics_server_is_logged_once_and_the_cycle_goes_on(
+async def test_a_failing_metrics_server_is_logged_once_and_the_cycle_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender")
@@ -503,8 +503,8 @@ async def test_a_failing_metrics_server_is_logged_once_and_the_cycle_goes_on(
             assert process.sample(name, is_error="false", **client) == 1
 
 
-async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> None:
-    """The minimum would have large pods evicted, to come back too small."""
+async def test_a_restart_without_history_or_usage_keeps_the_published_recommendation() -> None:
+    """With the minimum, large pods would be evicted, and their replacements too small."""
     one = published(vpa(), cpu="3", memory="2Gi")
     async with FakeApi() as api:
         prepare(api, verticalpodautoscalers=[one])
@@ -514,20 +514,20 @@ async def test_a_restart_without_history_or_usage_keeps_what_is_published() -> N
             assert target(api) == {"cpu": "3", "memory": "2Gi"}
             api.on(METRICS, listing(usage()))
             await process.cycle()
-            assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # now we know
+            assert target(api) == {"cpu": "126m", "memory": "250Mi"}  # history is loaded
 
 
 @pytest.mark.parametrize(
     ("observed", "want"),
     [
-        pytest.param(1, {}, id="published for the target of before"),
+        pytest.param(1, {}, id="published for the former target"),
         pytest.param(2, {"cpu": "3", "memory": "2Gi"}, id="published for this target"),
     ],
 )
-async def test_x123_after_a_restart_only_what_was_published_for_this_target_stays(
+async def test_x123_after_a_restart_only_a_recommendation_for_this_target_is_kept(
     observed: int, want: dict[str, str]
 ) -> None:
-    """The checkpoint of a container that only the target of before had is still there."""
+    """The checkpoint of a container of the former target still exists."""
     one = published(vpa(), cpu="3", memory="2Gi")
     one["metadata"]["generation"], one["status"]["observedGeneration"] = 2, observed
     stored = checkpoint(container="old")
@@ -541,7 +541,7 @@ async def test_x123_after_a_restart_only_what_was_published_for_this_target_stay
             assert target(api) == want
 
 
-async def test_nothing_is_written_while_the_api_server_is_away() -> None:
+async def test_nothing_is_written_while_the_api_server_is_unreachable() -> None:
     async with FakeApi() as api:
         prepare(api)
         async with running(api) as process:
@@ -550,7 +550,7 @@ async def test_nothing_is_written_while_the_api_server_is_away() -> None:
             assert WEB not in api.routes
             await api.start()
             await process.cycle()
-            assert WEB not in api.routes  # the watches have to catch up first
+            assert WEB not in api.routes  # the watches must be current first
             await until(lambda: process.informers.fresh)
             await process.cycle()
             assert target(api) == {"cpu": "126m", "memory": "250Mi"}

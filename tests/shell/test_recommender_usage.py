@@ -1,4 +1,4 @@
-"""Usage from metrics.k8s.io: one list, and what happens where that can't be had."""
+"""Usage from metrics.k8s.io: one list, and the fallback if it fails."""
 
 import logging
 from collections.abc import Mapping
@@ -33,26 +33,26 @@ def metrics_of(namespace: str) -> str:
     return f"GET {endpoints.POD_METRICS.collection(namespace)}"
 
 
-def moved(found: Any, namespace: str) -> Any:
+def in_namespace(found: Any, namespace: str) -> Any:
     found["metadata"]["namespace"] = namespace
     return found
 
 
 def two_namespaces(api: FakeApi) -> None:
-    """The same in the namespaces ``shop`` and ``bank``."""
+    """Serve the same objects in the namespaces ``shop`` and ``bank``."""
     prepare(
         api,
-        deployments=[deployment(), moved(deployment(), "bank")],
-        pods=[pod(), moved(pod(), "bank")],
-        verticalpodautoscalers=[vpa(), moved(vpa(), "bank")],
+        deployments=[deployment(), in_namespace(deployment(), "bank")],
+        pods=[pod(), in_namespace(pod(), "bank")],
+        verticalpodautoscalers=[vpa(), in_namespace(vpa(), "bank")],
     )
     api.on(status_of("web").replace("/shop/", "/bank/"), Reply(body=named("web")))
     api.on(metrics_of("shop"), listing(usage()))
-    api.on(metrics_of("bank"), listing(moved(usage(), "bank")))
+    api.on(metrics_of("bank"), listing(in_namespace(usage(), "bank")))
 
 
 def targets(api: FakeApi) -> dict[str, dict[str, str]]:
-    """The last published target, by namespace."""
+    """Return the last published target, by namespace."""
     found = {}
     for request in api.requests:
         for namespace in ("shop", "bank"):
@@ -64,8 +64,8 @@ def targets(api: FakeApi) -> dict[str, dict[str, str]]:
     return found
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Each line about usage, with its reason."""
+def usage_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return each line about usage, with its reason."""
     return [
         (record.message, getattr(record, "reason", ""))
         for record in caplog.records
@@ -77,7 +77,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     ("replies", "wanted", "line"),
     [
         pytest.param(
-            {"": listing(usage(), moved(usage(), "bank"))},
+            {"": listing(usage(), in_namespace(usage(), "bank"))},
             {"shop": SOME, "bank": SOME},
             "",
             id="one list is enough",
@@ -92,7 +92,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
             {"": NO_LIST},
             {"shop": SOME, "bank": SOME},
             "usage is read namespace by namespace",
-            id="an answer that is no list",
+            id="a response that is no list",
         ),
         pytest.param(
             {"": FORBIDDEN, "bank": FORBIDDEN},
@@ -114,7 +114,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
         ),
     ],
 )
-async def test_where_the_list_of_the_cluster_fails_each_namespace_is_asked(
+async def test_if_the_cluster_list_fails_each_namespace_is_listed(
     replies: Mapping[str, Reply],
     wanted: dict[str, dict[str, str]],
     line: str,
@@ -129,7 +129,7 @@ async def test_where_the_list_of_the_cluster_fails_each_namespace_is_asked(
             await process.cycle()
             await process.cycle()
     assert targets(api) == wanted
-    assert [text for text, _ in told(caplog)] == ([line] if line else [])
+    assert [text for text, _ in usage_lines(caplog)] == ([line] if line else [])
 
 
 def requests(process: Running, scope: str, outcome: str) -> float | None:
@@ -137,7 +137,7 @@ def requests(process: Running, scope: str, outcome: str) -> float | None:
     return process.sample("vpa_recommender_usage_requests_total", **labels)
 
 
-async def test_each_answer_is_counted_and_each_change_logged_once(
+async def test_each_response_is_counted_and_each_change_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
@@ -155,14 +155,14 @@ async def test_each_answer_is_counted_and_each_change_logged_once(
             assert requests(process, "cluster", "ok") == 1
             assert requests(process, "part", "ok") == 4
             assert requests(process, "part", "DecodeError") == 2
-    assert told(caplog) == [
+    assert usage_lines(caplog) == [
         ("usage is read namespace by namespace", "Forbidden"),
         ("usage of some pods is missing", "Forbidden"),
         ("usage is there again", ""),
     ]
 
 
-async def test_one_namespace_has_nothing_to_fall_back_to() -> None:
+async def test_a_single_namespace_has_no_fallback() -> None:
     async with FakeApi() as api:
         prepare(api)
         api.on(metrics_of("shop"), FORBIDDEN)
@@ -173,11 +173,11 @@ async def test_one_namespace_has_nothing_to_fall_back_to() -> None:
         assert target(api) == NOTHING
 
 
-async def test_a_metrics_server_that_is_down_is_not_asked_for_every_namespace() -> None:
-    """Hundreds of namespaces would each wait for the answer that the first ones got."""
+async def test_an_unavailable_metrics_server_is_not_queried_for_every_namespace() -> None:
+    """Otherwise hundreds of namespaces would each wait for the same error."""
     async with FakeApi() as api:
         many = [f"team-{number}" for number in range(30)]
-        prepare(api, verticalpodautoscalers=[moved(vpa(), namespace) for namespace in many])
+        prepare(api, verticalpodautoscalers=[in_namespace(vpa(), namespace) for namespace in many])
         api.on(METRICS, FORBIDDEN)
         for namespace in many:
             api.on(metrics_of(namespace), FORBIDDEN)
@@ -188,7 +188,7 @@ async def test_a_metrics_server_that_is_down_is_not_asked_for_every_namespace() 
         )
 
 
-async def test_samples_that_were_read_before_the_fallback_count_once() -> None:
+async def test_samples_from_before_the_fallback_are_counted_once() -> None:
     async with FakeApi() as api:
         two_namespaces(api)
         api.on(METRICS, listing(usage()), FORBIDDEN)
@@ -197,13 +197,13 @@ async def test_samples_that_were_read_before_the_fallback_count_once() -> None:
             await process.cycle()
             process.clock.forward(timedelta(minutes=1))
             await process.cycle()
-        assert targets(api)["shop"]["cpu"] == SOME["cpu"]  # the second sample is of the same time
+        assert targets(api)["shop"]["cpu"] == SOME["cpu"]  # the second sample has the same time
 
 
-async def test_an_unreadable_value_costs_that_value_and_is_logged_once(
+async def test_an_invalid_value_affects_only_itself_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The first sample of CPU counts beside memory that can't be read; later both do."""
+    """The first CPU sample is used although memory is invalid; later both are."""
     caplog.set_level(logging.INFO, logger="recommender.sources.usage_ingestion")
     async with FakeApi() as api:
         prepare(api)

@@ -1,4 +1,4 @@
-"""The webhook's registration on an API server: whatever was there, and whoever comes twice."""
+"""The webhook's registration: its creation, changes by others, and concurrent replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ def wanted(name: str, bundle: bytes = NEW) -> dict[str, Any]:
 
 
 async def stored(client: KubeClient) -> dict[str, Any]:
-    """The configuration without what differs between any two objects."""
+    """Return the configuration without identities and versions."""
     found: dict[str, Any] = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     personal = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
     kept = {key: value for key, value in found["metadata"].items() if key not in personal}
@@ -57,7 +57,7 @@ async def stored(client: KubeClient) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("before", FLAGS)
-async def test_whatever_was_there_becomes_what_would_have_been_created(
+async def test_any_existing_configuration_becomes_the_created_one(
     cluster: Cluster, before: str
 ) -> None:
     async with cluster.client("test") as client:
@@ -71,7 +71,7 @@ async def test_whatever_was_there_becomes_what_would_have_been_created(
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
 
 
-async def test_annotations_of_others_stay(cluster: Cluster) -> None:
+async def test_foreign_annotations_are_kept(cluster: Cluster) -> None:
     async with cluster.client("test") as client:
         await registration.register(client, wanted("defaults"))
         note = {"metadata": {"annotations": {"example.com/note": "kept"}}}
@@ -80,7 +80,7 @@ async def test_annotations_of_others_stay(cluster: Cluster) -> None:
         assert (await stored(client))["metadata"]["annotations"] == {"example.com/note": "kept"}
 
 
-async def test_replicas_that_start_together_agree_and_nobody_deletes(
+async def test_replicas_that_start_together_agree_without_a_deletion(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     file = tmp_path / "caCert.pem"
@@ -94,7 +94,7 @@ async def test_replicas_that_start_together_agree_and_nobody_deletes(
     assert cluster.audit(resource=MUTATING_WEBHOOKS.resource, verb="delete") == ()
 
 
-async def test_what_is_sent_is_what_is_in_the_file_by_then(
+async def test_the_current_content_of_the_file_is_sent(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "caCert.pem"
@@ -107,14 +107,14 @@ async def test_what_is_sent_is_what_is_in_the_file_by_then(
         trouble = ApiFault(calls=patches, effect=Effect(refuse=Refusal.INTERNAL), count=1)
         cluster.api.faults.add(trouble)
         file.write_bytes(OLD + OLD)
-        renewing = group.create_task(registrar.renew_bundle(OLD + OLD))
+        renewing = group.create_task(registrar.renew_bundle())
         await until(lambda: "not accepted yet" in caplog.text)
         file.write_bytes(NEW)
         await renewing
         assert await ca_bundle.read(client) == NEW
 
 
-# While we run
+# Changes by others
 
 
 def registrar(
@@ -124,8 +124,8 @@ def registrar(
     return registration.Registrar(client, chosen, lambda: bundle)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
-    """Warnings about the configuration, with the fields that they name."""
+def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
+    """Return warnings about the configuration, with the fields in them."""
     return [
         (one.getMessage(), vars(one).get("fields"))
         for one in caplog.records
@@ -133,14 +133,14 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
     ]
 
 
-def written(cluster: Cluster) -> int:
-    """How often the configuration was created or patched."""
+def write_count(cluster: Cluster) -> int:
+    """Return the number of creations and patches of the configuration."""
     verbs = ("create", "patch")
     return sum(len(cluster.audit(resource=MUTATING_WEBHOOKS.resource, verb=v)) for v in verbs)
 
 
 async def patch(client: KubeClient, **webhook_fields: object) -> None:
-    """What an operator changes with kubectl."""
+    """Change the configuration as an operator with kubectl."""
     hooks = [{"name": "vpa.k8s.io", **webhook_fields}]
     await client.patch(
         MUTATING_WEBHOOKS,
@@ -150,28 +150,28 @@ async def patch(client: KubeClient, **webhook_fields: object) -> None:
     )
 
 
-async def test_who_has_not_registered_yet_has_nothing_to_look_after(cluster: Cluster) -> None:
+async def test_nothing_is_restored_before_the_registration(cluster: Cluster) -> None:
     async with cluster.client("test") as client:
         assert not await registrar(client).in_place()
     assert cluster.audit(resource=MUTATING_WEBHOOKS.resource) == ()
 
 
-async def test_what_is_right_is_read_and_no_more(
+async def test_a_correct_configuration_is_only_read(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
         for flags in FLAGS:
             ours = registrar(client, flags)
             await ours.register()
-            before = written(cluster)
+            before = write_count(cluster)
             assert [await ours.in_place() for _ in range(3)] == [True] * 3
-            assert written(cluster) == before
-    assert told(caplog) == []
+            assert write_count(cluster) == before
+    assert warnings(caplog) == []
     verbs = {entry.verb for entry in cluster.audit(resource=MUTATING_WEBHOOKS.resource)}
     assert verbs == {"get", "create", "patch"}
 
 
-async def test_a_configuration_that_is_deleted_is_back_each_time(
+async def test_a_deleted_configuration_is_created_again_each_time(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
@@ -182,10 +182,10 @@ async def test_a_configuration_that_is_deleted_is_back_each_time(
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
             assert await ours.in_place()
             assert await stored(client) == fresh
-    assert told(caplog) == [("webhook configuration was missing, created it again", None)] * 3
+    assert warnings(caplog) == [("webhook configuration was missing, created it again", None)] * 3
 
 
-async def test_what_is_changed_is_put_back_and_told_in_one_line(
+async def test_a_changed_configuration_is_restored_and_logged_in_one_line(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
@@ -196,10 +196,10 @@ async def test_what_is_changed_is_put_back_and_told_in_one_line(
         assert await ours.in_place()
         assert await stored(client) == fresh
     fields = "failurePolicy, timeoutSeconds, caBundle"
-    assert told(caplog) == [("webhook configuration was changed, restored it", fields)]
+    assert warnings(caplog) == [("webhook configuration was changed, restored it", fields)]
 
 
-async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_right(
+async def test_repeated_changes_are_accepted_for_a_while_and_fail_the_condition(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
@@ -209,18 +209,18 @@ async def test_who_insists_is_let_have_his_way_for_a_while_and_then_it_is_not_ri
         caplog.clear()
         assert await ours.in_place()
         assert await theirs.in_place()
-        before = written(cluster)
+        before = write_count(cluster)
         assert [await ours.in_place() for _ in range(3)] == [False] * 3
         assert await theirs.in_place()
-        assert written(cluster) == before
-    assert [what for what, _ in told(caplog)] == [
+        assert write_count(cluster) == before
+    assert [what for what, _ in warnings(caplog)] == [
         "webhook configuration was changed, restored it",
         "webhook configuration was changed, restored it",
         "webhook configuration left as another writer wants it",
     ]
 
 
-async def test_exemptions_of_others_stay_and_are_told_once(
+async def test_foreign_exemptions_are_kept_and_logged_once(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
@@ -231,10 +231,10 @@ async def test_exemptions_of_others_stay_and_are_told_once(
         assert [await ours.in_place() for _ in range(3)] == [True] * 3
         assert (await stored(client))["webhooks"][0]["namespaceSelector"] == exempted
     said = ("registered webhook rules are narrower than configured", "namespaceSelector")
-    assert told(caplog) == [said]
+    assert warnings(caplog) == [said]
 
 
-async def test_a_bundle_of_somebody_else_is_left_alone_and_survives_a_repair(
+async def test_a_foreign_bundle_is_kept_also_by_a_repair(
     cluster: Cluster,
 ) -> None:
     theirs = ca_bundle.field(OLD)
@@ -256,10 +256,10 @@ async def test_a_bundle_of_somebody_else_is_left_alone_and_survives_a_repair(
     "effect",
     [
         pytest.param(Effect(refuse=Refusal.INTERNAL), id="an error"),
-        pytest.param(Effect(drop=True), id="no answer"),
+        pytest.param(Effect(drop=True), id="no response"),
     ],
 )
-async def test_an_api_server_that_does_not_tell_changes_nothing(
+async def test_a_failed_read_changes_nothing(
     cluster: Cluster, effect: Effect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.client("test") as client:
@@ -267,14 +267,16 @@ async def test_an_api_server_that_does_not_tell_changes_nothing(
         await ours.register()
         reads = Calls(verb="get", resource=MUTATING_WEBHOOKS.resource)
         cluster.api.faults.add(ApiFault(calls=reads, effect=effect))
-        before = written(cluster)
+        before = write_count(cluster)
         assert [await ours.in_place() for _ in range(3)] == [True] * 3
-        assert written(cluster) == before
-    assert [what for what, _ in told(caplog)] == ["webhook configuration not read or not restored"]
+        assert write_count(cluster) == before
+    assert [what for what, _ in warnings(caplog)] == [
+        "webhook configuration not read or not restored"
+    ]
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])
-async def test_what_cannot_be_put_back_is_not_right(cluster: Cluster, verb: str) -> None:
+async def test_a_failed_repair_fails_the_condition(cluster: Cluster, verb: str) -> None:
     async with cluster.client("test") as client:
         ours = registrar(client)
         await ours.register()
@@ -288,7 +290,7 @@ async def test_what_cannot_be_put_back_is_not_right(cluster: Cluster, verb: str)
         assert not await ours.in_place()
 
 
-async def test_siblings_repair_at_the_same_time_and_agree(cluster: Cluster) -> None:
+async def test_replicas_that_repair_at_the_same_time_agree(cluster: Cluster) -> None:
     async with cluster.client("test") as client:
         siblings = [registrar(client) for _ in range(4)]
         await asyncio.gather(*(each.register() for each in siblings))

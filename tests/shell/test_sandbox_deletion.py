@@ -30,7 +30,7 @@ async def names(api: Api, path: str = CONFIG_MAPS) -> list[str]:
     return [one["metadata"]["name"] for one in (await api.read(path))["items"]]
 
 
-async def test_a_running_pod_ends_gracefully(api: Api) -> None:
+async def test_a_running_pod_is_deleted_gracefully(api: Api) -> None:
     await api.make(PODS, pod(node="n1", terminationGracePeriodSeconds=10))
     first = (await api("DELETE", f"{PODS}/web")).json["metadata"]
     assert first["deletionTimestamp"] == "2026-11-21T08:25:10Z"
@@ -45,7 +45,7 @@ async def test_a_running_pod_ends_gracefully(api: Api) -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Succeeded", "Failed"])
-async def test_a_pod_that_does_not_run_goes_at_once(api: Api, phase: str) -> None:
+async def test_a_pod_that_does_not_run_is_deleted_immediately(api: Api, phase: str) -> None:
     await api.make(PODS, pod(node="n1" if phase else ""))
     if phase:
         await api.merge(f"{PODS}/web/status", {"status": {"phase": phase}})
@@ -53,7 +53,7 @@ async def test_a_pod_that_does_not_run_goes_at_once(api: Api, phase: str) -> Non
     assert await names(api, PODS) == []
 
 
-async def test_other_objects_answer_with_a_status(api: Api) -> None:
+async def test_the_deletion_of_other_objects_returns_a_status(api: Api) -> None:
     made = await api.make(CONFIG_MAPS, config_map("x"))
     answer = (await api("DELETE", f"{CONFIG_MAPS}/x")).json
     assert answer["status"] == "Success"
@@ -62,7 +62,7 @@ async def test_other_objects_answer_with_a_status(api: Api) -> None:
     assert (await api("DELETE", f"{CONFIG_MAPS}/x")).status == 404
 
 
-async def test_finalizers_hold_an_object_until_the_last_is_gone(api: Api) -> None:
+async def test_finalizers_keep_an_object_until_the_last_is_removed(api: Api) -> None:
     await api.make(CONFIG_MAPS, config_map("x", finalizers=["a/b", "c/d"]))
     held = (await api("DELETE", f"{CONFIG_MAPS}/x")).json
     assert held["metadata"]["deletionTimestamp"] == "2026-11-21T08:25:00Z"
@@ -81,7 +81,7 @@ async def test_finalizers_hold_an_object_until_the_last_is_gone(api: Api) -> Non
         pytest.param({"dryRun": ["Some"]}, 422, id="another dry run"),
     ],
 )
-async def test_options_are_read_before_the_object_is_looked_for(
+async def test_options_are_validated_before_the_object_is_looked_up(
     api: Api, body: dict[str, Any], want: int
 ) -> None:
     assert (await api("DELETE", f"{CONFIG_MAPS}/missing", body)).status == want
@@ -115,14 +115,14 @@ async def test_the_query_of_a_deletion_counts_only_without_a_body(api: Api) -> N
     assert await names(api) == []
 
 
-async def test_a_child_that_comes_after_its_owner_went_is_collected(api: Api) -> None:
+async def test_a_dependent_created_after_its_owners_deletion_is_collected(api: Api) -> None:
     top = await api.make(CONFIG_MAPS, config_map("top"))
     await api("DELETE", f"{CONFIG_MAPS}/top")
     await api.make(CONFIG_MAPS, config_map("late", ownerReferences=[owner_of(top)]))
     assert await names(api) == []
 
 
-async def test_custom_resources_go_with_their_definition(api: Api) -> None:
+async def test_custom_resources_are_deleted_with_their_definition(api: Api) -> None:
     await api.apply_definitions()
     await api.make(VPAS, vpa())
     definition = "verticalpodautoscalers.autoscaling.k8s.io"
@@ -130,7 +130,7 @@ async def test_custom_resources_go_with_their_definition(api: Api) -> None:
     assert (await api("DELETE", f"{base}/{definition}")).status == 200
     assert (await api("GET", VPAS)).status == 404
     groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
-    assert "autoscaling.k8s.io" in groups  # the checkpoints are still there
+    assert "autoscaling.k8s.io" in groups  # the checkpoints still exist
     await api("DELETE", f"{base}/verticalpodautoscalercheckpoints.autoscaling.k8s.io")
     groups = [one["name"] for one in (await api.read("/apis"))["groups"]]
     assert "autoscaling.k8s.io" not in groups

@@ -76,7 +76,7 @@ async def test_pages_show_the_state_at_the_first_page(api: Api) -> None:
     assert (names(second), second["metadata"]) == (["c", "d"], {"resourceVersion": version})
 
 
-async def test_selected_pages_do_not_tell_how_many_are_left(api: Api) -> None:
+async def test_selected_pages_have_no_remaining_item_count(api: Api) -> None:
     await some_pods(api)
     first = await api.read(f"{PODS}?limit=1&labelSelector=app%3Dx")
     assert "remainingItemCount" not in first["metadata"]
@@ -96,7 +96,7 @@ async def test_pages_over_all_namespaces_follow_namespace_and_name(api: Api) -> 
     assert seen == ["z", "a", "b", "c", "d"]
 
 
-async def test_a_page_of_a_history_that_is_gone_is_expired(api: Api) -> None:
+async def test_a_continue_token_of_a_compacted_version_is_expired(api: Api) -> None:
     await some_pods(api)
     first = await api.read(f"{PODS}?limit=2")
     await api("DELETE", f"{PODS}/d?gracePeriodSeconds=0")
@@ -105,7 +105,7 @@ async def test_a_page_of_a_history_that_is_gone_is_expired(api: Api) -> None:
     assert (expired.status, expired.json["reason"]) == (410, "Expired")
 
 
-async def test_a_list_from_the_cache_knows_no_pages(api: Api) -> None:
+async def test_a_list_from_the_cache_has_no_pages(api: Api) -> None:
     await some_pods(api)
     assert len((await api.read(f"{PODS}?limit=1&resourceVersion=0"))["items"]) == 4
 
@@ -160,13 +160,13 @@ async def test_other_forms_are_not_acceptable(api: Api) -> None:
     assert both.status == 200
 
 
-async def test_what_is_not_served_is_told_apart(api: Api) -> None:
+async def test_unserved_paths_are_distinguished(api: Api) -> None:
     unknown_resource = await api("GET", "/apis/apps/v1/nothings")
     assert (unknown_resource.status, unknown_resource.json["reason"]) == (404, "NotFound")
     for path in ("/apis/apps/v9", "/api/v2", "/api/v2/pods"):
         answer = await api("GET", path)
         assert (answer.status, answer.json["reason"]) == (404, "NotFound")
-    for path in ("/apis/nobody.example", "/apis/nobody.example/v1/things", "/nothing"):
+    for path in ("/apis/missing.example", "/apis/missing.example/v1/things", "/nothing"):
         answer = await api("GET", path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n")
     for path in (f"{PODS}/a/exec", f"{PODS}/a/nothing"):
@@ -200,7 +200,7 @@ async def test_discovery_lists_what_is_served(api: Api) -> None:
     }
 
 
-async def test_openapi_has_what_kubectl_looks_for(api: Api) -> None:
+async def test_openapi_has_the_entries_that_kubectl_needs(api: Api) -> None:
     await api.apply_definitions()
     paths = (await api.read("/openapi/v3"))["paths"]
     for root in ("api/v1", "apis/apps/v1", "apis/autoscaling.k8s.io/v1"):
@@ -214,12 +214,12 @@ async def test_openapi_has_what_kubectl_looks_for(api: Api) -> None:
     assert (await api("GET", "/openapi/v2")).status == 404
 
 
-async def test_the_audit_log_tells_who_asked_for_what(api: Api) -> None:
+async def test_the_audit_log_has_user_and_request(api: Api) -> None:
     await api.make(PODS, pod())
-    await api("GET", f"{PODS}/nobody", user_agent="vpa-updater/1.0")
+    await api("GET", f"{PODS}/missing", user_agent="vpa-updater/1.0")
     await api.merge(f"{PODS}/web/status", {"status": {}})
     found = (await api.read("/sandbox/audit?userAgent=vpa-updater"))["items"]
-    assert [(one["verb"], one["name"], one["code"]) for one in found] == [("get", "nobody", 404)]
+    assert [(one["verb"], one["name"], one["code"]) for one in found] == [("get", "missing", 404)]
     found = (await api.read("/sandbox/audit?verb=patch&resource=pods&subresource=status"))["items"]
     assert [(one["user"], one["namespace"]) for one in found] == [("kubernetes-admin", "golden")]
     counts = (await api.read("/sandbox/audit"))["counts"]

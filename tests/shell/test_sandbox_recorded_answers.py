@@ -1,4 +1,4 @@
-"""Requests that went to real API servers, sent to the sandbox: it must answer the same."""
+"""Requests to real API servers, sent to the sandbox: its responses must be the same."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -26,7 +26,7 @@ ALIKE: dict[str, Callable[[Any], Any]] = {  # lists of which the order doesn't c
 
 
 def comparable(value: Any) -> Any:
-    """A copy without what differs from server to server."""
+    """Return a copy without values that differ between servers."""
     if isinstance(value, dict):
         return {
             key: ALIKE[key](comparable(item))
@@ -48,7 +48,7 @@ async def send(api: Api, case: Recorded, body: Any = None) -> Answer:
 
 
 def differences(case: Recorded, got: Answer) -> list[str]:
-    """What is wrong with an answer; nothing if it is right."""
+    """Return the differences of a response from the recorded one; empty if there are none."""
     if got.status != case.status:
         return [f"{case.id}: {got.status} instead of {case.status}: {got.body[:300]!r}"]
     want = case.response
@@ -90,7 +90,7 @@ async def test_leases(api: Api) -> None:
 async def test_custom_resources(api: Api) -> None:
     await api.apply_definitions()
     found = cases("vpa-", api.server.version.minor)
-    # Of an unknown field a real server warns.
+    # A real server warns of an unknown field.
     await send(api, found.pop("vpa-create-unknown-field"))
     creates = [name for name in found if name.startswith("vpa-create")]
     statuses = ("invalid", "merge-patch", "json-patch")
@@ -125,9 +125,6 @@ async def test_scales(api: Api) -> None:
         spec = {"replicas": 0, "selector": selector, "template": template}
         path = f"/apis/apps/v1/namespaces/golden/{kind}"
         await api.make(path, {"metadata": {"name": "sc"}, "spec": spec})
-    spec = {"replicas": 0, "selector": {"app": "sc"}, "template": template}
-    path = "/api/v1/namespaces/golden/replicationcontrollers"
-    await api.make(path, {"metadata": {"name": "sc"}, "spec": spec})
     await api.make(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         {
@@ -175,7 +172,7 @@ async def test_scales(api: Api) -> None:
 
 
 async def test_bad_list_options(api: Api) -> None:
-    """Only status and reason: the sentences are shorter than those of a real server."""
+    """Compares only code and reason: the messages are shorter than those of a real server."""
     found = cases("list-", api.server.version.minor)
     api.store.compact()
     for name in (*(name for name in found if "-bad-" in name), "list-expired-continue"):
@@ -184,12 +181,12 @@ async def test_bad_list_options(api: Api) -> None:
         assert answer.json.get("reason") == want.response.get("reason")
 
 
-async def test_answers_outside_the_resources(api: Api) -> None:
+async def test_responses_of_non_resource_paths(api: Api) -> None:
     minor = api.server.version.minor
     missing = cases("not-found-path", minor)["not-found-path"]
     assert not differences(missing, await send(api, missing))
     unauthorized = cases("unauthorized", minor)["unauthorized"]
-    api.token = "nobody's"
+    api.token = "an unknown token"
     assert not differences(unauthorized, await send(api, unauthorized))
 
 

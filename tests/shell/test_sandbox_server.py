@@ -10,7 +10,7 @@ from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import PODS
 from common.runtime.clock import SystemClock
-from sandbox.apiserver.server import ApiServer, Serving, serve
+from sandbox.apiserver.server import ApiServer, ServedApi, serve
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
 from sandbox.version import KubernetesVersion
@@ -18,7 +18,7 @@ from sandbox_client import api_server, pod
 
 
 @pytest.fixture
-async def serving() -> AsyncIterator[Serving]:
+async def serving() -> AsyncIterator[ServedApi]:
     api = ApiServer(Store(), KubernetesVersion(), SystemClock())
     async with serve(api) as found:
         yield found
@@ -31,7 +31,7 @@ async def client_of(kubeconfig: str, folder: Path) -> KubeClient:
     return KubeClient(connection, user_agent="vpa-test/1", qps=1000, burst=1000)
 
 
-async def test_the_kubeconfig_leads_to_the_server(serving: Serving, tmp_path: Path) -> None:
+async def test_the_kubeconfig_connects_to_the_server(serving: ServedApi, tmp_path: Path) -> None:
     async with await client_of(serving.kubeconfig, tmp_path) as client:
         made = await client.create(PODS.as_dicts(), pod(), namespace="default")
         assert made["metadata"]["managedFields"][0]["manager"] == "vpa-test"
@@ -39,17 +39,17 @@ async def test_the_kubeconfig_leads_to_the_server(serving: Serving, tmp_path: Pa
         assert [one.metadata.name for one in listing.items] == ["web"]
 
 
-async def test_a_token_makes_a_user_until_it_is_revoked(serving: Serving, tmp_path: Path) -> None:
+async def test_a_token_makes_a_user_until_it_is_revoked(serving: ServedApi, tmp_path: Path) -> None:
     user = "system:node:sandbox"
-    token = serving.authenticator.issue(user)
+    token = serving.api.authenticator.issue(user)
     async with await client_of(serving.kubeconfig_for(token), tmp_path) as client:
         await client.list(PODS)
-        serving.authenticator.revoke(token)
+        serving.api.authenticator.revoke(token)
         with pytest.raises(UnauthorizedError):
             await client.list(PODS)
 
 
-async def test_watches_end_when_the_server_says_so(tmp_path: Path) -> None:
+async def test_watches_end_at_their_timeout(tmp_path: Path) -> None:
     api = ApiServer(Store(), KubernetesVersion(), SystemClock())
     async with (
         serve(api) as serving,
@@ -61,7 +61,7 @@ async def test_watches_end_when_the_server_says_so(tmp_path: Path) -> None:
 
 
 def test_certificates_are_for_loopback_only() -> None:
-    credentials = make_credentials(SystemClock().now())
+    credentials = make_credentials()
     assert "BEGIN CERTIFICATE" in credentials.authority
     assert credentials.server_context().check_hostname is False
     assert "PRIVATE KEY" not in repr(credentials.authority)
@@ -98,7 +98,7 @@ async def test_an_eviction_deletes_the_pod() -> None:
         assert (await api("GET", f"{DEFAULT_PODS}/web/eviction")).status == 405
 
 
-async def test_logs_say_that_nothing_runs() -> None:
+async def test_logs_state_that_no_container_runs() -> None:
     async with api_server() as api:
         await api.make("/api/v1/nodes", {"metadata": {"name": "n1"}})
         await api.make(DEFAULT_PODS, pod(node="n1"))
@@ -108,9 +108,9 @@ async def test_logs_say_that_nothing_runs() -> None:
         assert text == 'app: simulated container, restarts 0, state {"running":{}}\n'
 
 
-async def test_errors_keep_their_class_over_the_wire(serving: Serving, tmp_path: Path) -> None:
+async def test_errors_have_their_class_over_https(serving: ServedApi, tmp_path: Path) -> None:
     async with await client_of(serving.kubeconfig, tmp_path) as client:
-        with pytest.raises(NotFoundError, match='pods "nobody" not found'):
-            await client.get(PODS, "nobody", namespace="default")
+        with pytest.raises(NotFoundError, match='pods "missing" not found'):
+            await client.get(PODS, "missing", namespace="default")
         with pytest.raises(KubeError, match="the server could not find"):
             await client.request("GET", "/apis/apps/v1/nothings")

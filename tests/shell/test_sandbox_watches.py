@@ -1,4 +1,4 @@
-"""Watching: what a watcher is told, and how a watch begins and ends."""
+"""Watches: their events, their beginning and their end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,13 +20,13 @@ async def api() -> AsyncIterator[Api]:
 
 
 async def seen(api: Api, query: str, *, path: str = PODS) -> list[tuple[str, str]]:
-    """Type and name of what a watch tells that ends with what has happened so far."""
+    """Return type and name of the events so far, from a watch that then ends."""
     api.server.stop_watches()
     events = (await api("GET", f"{path}?watch=true&{query}")).lines
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> None:
+async def test_a_watch_without_a_version_begins_with_existing_objects(api: Api) -> None:
     await api.make(PODS, pod("a"))
     await api.make(PODS, pod("b"))
     both = [("ADDED", "a"), ("ADDED", "b")]
@@ -35,13 +35,13 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> 
     assert await seen(api, f"resourceVersion={api.store.version}") == []
 
 
-async def test_a_watch_from_a_version_tells_what_came_later(api: Api) -> None:
+async def test_a_watch_from_a_version_has_later_events(api: Api) -> None:
     await api.make(PODS, pod("a"))
     at = api.store.version
     await api.make(PODS, pod("b"))
     await api.merge(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
     await api("DELETE", f"{PODS}/b")
-    # A pod is marked as deleted before it goes, even where nothing waits for it.
+    # A pod is marked as deleted before its deletion, even without a grace period.
     later = [("ADDED", "b"), ("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "b")]
     assert await seen(api, f"resourceVersion={at}") == later
     assert await seen(api, f"resourceVersion={at + 2}") == later[2:]
@@ -61,7 +61,9 @@ async def test_a_watch_from_a_version_tells_what_came_later(api: Api) -> None:
         pytest.param("fieldSelector=metadata.name%3Dother", [], id="another name"),
     ],
 )
-async def test_selections_are_entered_and_left(api: Api, selector: str, want: list[str]) -> None:
+async def test_objects_enter_and_leave_a_selection(
+    api: Api, selector: str, want: list[str]
+) -> None:
     at = api.store.version
     await api.make(PODS, pod("a"))
     for labels in ({"on": "1"}, {"on": "2"}, {"on": None}):
@@ -71,7 +73,9 @@ async def test_selections_are_entered_and_left(api: Api, selector: str, want: li
     assert [type_ for type_, _ in events] == want
 
 
-async def test_what_leaves_a_selection_is_told_as_it_was_with_the_new_version(api: Api) -> None:
+async def test_an_object_that_leaves_a_selection_is_sent_in_its_old_state_with_the_new_version(
+    api: Api,
+) -> None:
     body = pod("a")
     body["metadata"]["labels"] = {"on": "1"}
     await api.make(PODS, body)
@@ -109,7 +113,7 @@ async def test_a_history_that_is_too_short_is_an_error_event() -> None:
         assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
-async def test_parameters_that_can_not_be_read(api: Api) -> None:
+async def test_invalid_parameters(api: Api) -> None:
     for query, code in (
         ("resourceVersion=x", 400),
         ("timeoutSeconds=x", 400),
@@ -121,7 +125,7 @@ async def test_parameters_that_can_not_be_read(api: Api) -> None:
 
 
 def reader_of(api: Api, version: int) -> Watching:
-    """A client that reads a watch from a version on."""
+    """Return a client that reads a watch from a version."""
     path = f"{PODS}?watch=true&resourceVersion={version}"
     headers = {"authorization": f"Bearer {api.token}"}
     return Watching(api.server, scope_of("GET", path, headers))
@@ -142,7 +146,7 @@ async def test_changes_reach_every_open_watch(api: Api) -> None:
     assert all(reader.ended for reader in readers)
 
 
-async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
+async def test_a_watch_from_a_future_version_waits(api: Api) -> None:
     reader = reader_of(api, api.store.version + 1)
     async with asyncio.TaskGroup() as group:
         group.create_task(reader.run())
@@ -154,33 +158,33 @@ async def test_a_watch_from_the_future_waits_for_it(api: Api) -> None:
         reader.leave()
 
 
-async def test_a_client_that_does_not_read_is_cut_off(api: Api) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(api: Api) -> None:
     reader = reader_of(api, api.store.version)
     body = pod()
     body["metadata"]["annotations"] = {"large": "x" * 2_000_000}
     async with asyncio.TaskGroup() as group:
         group.create_task(reader.run())
         await asyncio.sleep(0)
-        for index in range(20):  # without giving the reader its turn
+        for index in range(20):  # while the reader can't run
             body["metadata"]["name"] = f"p{index}"
             await api.make(PODS, body)
     assert reader.ended
 
 
-def test_bookmarks_come_once_a_minute_and_before_the_end_in_time() -> None:
+def test_bookmarks_are_sent_once_a_minute_and_before_the_timeout() -> None:
     async def main(_clock: object) -> tuple[list[Any], float, float]:
         loop = asyncio.get_running_loop()
         async with api_server() as api:
             await api.make(PODS, pod("a"))
             began = loop.time()
             query = f"resourceVersion={api.store.version}&timeoutSeconds=150"
-            told = (await api("GET", f"{PODS}?watch=1&{query}&allowWatchBookmarks=true")).lines
+            events = (await api("GET", f"{PODS}?watch=1&{query}&allowWatchBookmarks=true")).lines
             middle = loop.time()
             await api("GET", f"{PODS}?watch=1&resourceVersion={api.store.version}")
-            return told, middle - began, loop.time() - middle
+            return events, middle - began, loop.time() - middle
 
-    told, asked, unasked = run(main)
-    assert asked == 150
-    assert 1800 <= unasked <= 3600
-    assert [event["type"] for event in told] == ["BOOKMARK"] * 3  # after 60, 120 and 148 seconds
-    assert set(told[0]["object"]["metadata"]) == {"resourceVersion"}
+    events, requested_seconds, default_seconds = run(main)
+    assert requested_seconds == 150
+    assert 1800 <= default_seconds <= 3600
+    assert [event["type"] for event in events] == ["BOOKMARK"] * 3  # after 60, 120 and 148 seconds
+    assert set(events[0]["object"]["metadata"]) == {"resourceVersion"}

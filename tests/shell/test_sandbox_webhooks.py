@@ -26,7 +26,7 @@ from sandbox.objects.resources import (
     PODS,
 )
 from sandbox.objects.store import Store
-from sandbox.patching import copied
+from sandbox.patching.apply import copied
 from sandbox.version import KubernetesVersion
 
 Json = dict[str, Any]
@@ -62,11 +62,11 @@ def _bundle() -> Bundle:
 
 @dataclass
 class Hook:
-    """An HTTPS webhook that answers what the test says, and remembers what it was asked."""
+    """An HTTPS webhook with the test's response, which records requests."""
 
     reply: Reply
     port: int = 0
-    asked: list[Json] = field(default_factory=list)
+    requests: list[Json] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class Hook:
         self.paths.append(request.path_qs)
         self.headers.append(dict(request.headers))
         review = msgspec.json.decode(await request.read())
-        self.asked.append(review)
+        self.requests.append(review)
         reply = self.reply(review["request"])
         if reply is None:
             await asyncio.sleep(30)
@@ -136,7 +136,7 @@ def store_with(*webhooks: Json) -> Store:
 def creation(body: Json, **changes: Any) -> AdmissionRequest:
     pod = copied(body)
     pod["metadata"]["namespace"] = changes.get("namespace", "hooked")
-    asked: dict[str, Any] = {
+    requests: dict[str, Any] = {
         "operation": Operation.CREATE,
         "resource": PODS,
         "user": UserInfo(username="admin"),
@@ -145,14 +145,14 @@ def creation(body: Json, **changes: Any) -> AdmissionRequest:
         "object": {"kind": "Pod", "apiVersion": "v1", **pod},
         **changes,
     }
-    return AdmissionRequest(**asked)
+    return AdmissionRequest(**requests)
 
 
-async def admit(store: Store, asked: AdmissionRequest) -> Json | None:
+async def admit(store: Store, requests: AdmissionRequest) -> Json | None:
     admission = Admission(store, KubernetesVersion(36), SystemClock())
     try:
-        mutated = await admission.mutate(asked)
-        admission.validate(asked)
+        mutated = await admission.mutate(requests)
+        admission.validate(requests)
     finally:
         await admission.close()
     return mutated
@@ -165,7 +165,7 @@ POD = {
 
 
 def recorded_reply(case: Recorded) -> Reply:
-    """What the recorded webhook did."""
+    """Return the response of the recorded webhook."""
     said = case.raw["webhookAnswer"]
     if isinstance(said, dict):
         return lambda request: allow(request, **said)
@@ -203,7 +203,7 @@ async def test_recorded_outcomes(case: Recorded, bundle: Bundle, tmp_path: Path)
             want = {**answer(case.response), "generation": None}
         except ApiError as error:
             got, want = refusal(error), answer(case.response)
-        asked = hook.asked[0]["request"]["uid"] if hook.asked else ""
+        requests = hook.requests[0]["request"]["uid"] if hook.requests else ""
     if case.case in OTHER_SENTENCES:
         assert got["code"] == want["code"] == 500
         return
@@ -214,7 +214,7 @@ async def test_recorded_outcomes(case: Recorded, bundle: Bundle, tmp_path: Path)
     for theirs in ("127.0.0.1:30092", "127.0.0.1:26017"):
         recorded_text = recorded_text.replace(theirs, "HOST")
     if "expected response.uid" in recorded_text:
-        text = text.replace(asked, "d7610fd9-b65b-45a9-b003-61caaea5054a")
+        text = text.replace(requests, "d7610fd9-b65b-45a9-b003-61caaea5054a")
     assert msgspec.json.decode(text) == msgspec.json.decode(recorded_text)
 
 
@@ -230,9 +230,9 @@ async def test_the_request_on_the_wire(bundle: Bundle, tmp_path: Path) -> None:
 async def test_warnings_are_collected(bundle: Bundle, tmp_path: Path) -> None:
     [case] = recorded("webhook-warnings")
     async with serving(recorded_reply(case), bundle, tmp_path) as hook:
-        asked = creation(case.body)
-        await admit(store_with(webhook(hook, bundle)), asked)
-    assert asked.warnings == ["first warning", "second, longer warning"]
+        requests = creation(case.body)
+        await admit(store_with(webhook(hook, bundle)), requests)
+    assert requests.warnings == ["first warning", "second, longer warning"]
 
 
 SKIPPED: dict[str, tuple[Json, Json]] = {
@@ -245,13 +245,13 @@ SKIPPED: dict[str, tuple[Json, Json]] = {
 
 
 @pytest.mark.parametrize("name", SKIPPED)
-async def test_webhooks_that_do_not_match_are_not_asked(
+async def test_webhooks_that_do_not_match_are_not_called(
     name: str, bundle: Bundle, tmp_path: Path
 ) -> None:
     changes, request = SKIPPED[name]
     async with serving(allow, bundle, tmp_path) as hook:
         await admit(store_with(webhook(hook, bundle, **changes)), creation(POD, **request))
-        assert hook.asked == []
+        assert hook.requests == []
 
 
 async def test_a_dry_run_needs_a_webhook_without_side_effects(
@@ -259,7 +259,7 @@ async def test_a_dry_run_needs_a_webhook_without_side_effects(
 ) -> None:
     async with serving(allow, bundle, tmp_path) as hook:
         await admit(store_with(webhook(hook, bundle)), creation(POD, dry_run=True))
-        assert hook.asked[0]["request"]["dryRun"] is True
+        assert hook.requests[0]["request"]["dryRun"] is True
         one = webhook(hook, bundle, sideEffects="Unknown")
         with pytest.raises(ApiError) as caught:
             await admit(store_with(one), creation(POD, dry_run=True))

@@ -1,4 +1,4 @@
-"""Scale subresources that come late: who gives up waiting, and who asks next."""
+"""Look-ups of slow scale subresources: timeouts, shared requests and the cache."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,14 +21,14 @@ DELAY = 0.3  # seconds
 
 
 async def prepare(cluster: Cluster, client: KubeClient) -> None:
-    """A robot whose scale takes its time."""
+    """Create a robot with a slow scale."""
     await define_robots(client)
     await client.create(ROBOTS, robot("marvin", replicas=1), namespace="default")
     slow = ApiFault(calls=Calls(resource="robots/scale"), effect=Effect(delay=DELAY))
     cluster.api.faults.add(slow)
 
 
-async def test_an_answer_for_which_nobody_waits_any_longer_is_remembered() -> None:
+async def test_a_late_response_is_cached() -> None:
     async with (
         running_cluster(parse_scenario("nodes: []")) as cluster,
         cluster.client("test") as client,
@@ -43,32 +43,32 @@ async def test_an_answer_for_which_nobody_waits_any_longer_is_remembered() -> No
         assert len(cluster.audit(resource="robots", subresource="scale")) == 1
 
 
-class Broken:
-    """Fails each look-up as a bug would, once it is told to."""
+class FailingClient:
+    """A client whose look-ups fail with a bug after ``released``."""
 
     def __init__(self) -> None:
-        self.fails = asyncio.Event()
+        self.released = asyncio.Event()
 
     async def look_up(self, _path: str, *, retry: bool) -> bytes:
-        await self.fails.wait()
+        await self.released.wait()
         raise ValueError(f"retry is {retry}")
 
 
-async def test_a_bug_that_shows_when_nobody_waits_any_longer_is_logged(
+async def test_an_error_after_the_timeout_of_all_callers_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client = Broken()
+    client = FailingClient()
     scales = Scales(cast("KubeClient", client))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await scales.fetch(MARVIN)
-    client.fails.set()
+    client.released.set()
     with pytest.raises(ValueError, match="retry is True"):
         await scales.fetch(MARVIN)
     assert [record.message for record in caplog.records] == ["look-up failed unexpectedly"]
 
 
-async def test_those_who_ask_at_the_same_time_share_one_question() -> None:
+async def test_concurrent_callers_share_one_request() -> None:
     async with (
         running_cluster(parse_scenario("nodes: []")) as cluster,
         cluster.client("test") as client,
@@ -84,16 +84,16 @@ async def test_those_who_ask_at_the_same_time_share_one_question() -> None:
         assert len(cluster.audit(resource="robots", subresource="scale")) == 1
 
 
-# Ahead of those who ask
+# Refreshed before they are needed
 
 
-class Robots:
-    """Robots in a cluster with virtual time, and what is known of them."""
+class RobotScales:
+    """Robots in a cluster with virtual time, and their cached scales."""
 
-    def __init__(self, cluster: Cluster, client: KubeClient, *, ahead: bool = True) -> None:
+    def __init__(self, cluster: Cluster, client: KubeClient, *, refreshed: bool = True) -> None:
         self.cluster = cluster
         self.client = client
-        self.scales = Scales(client, ahead=ahead)
+        self.scales = Scales(client, ahead=refreshed)
 
     async def make(self, name: str = "marvin") -> None:
         body = robot(name, replicas=1, selector="model=old")
@@ -105,30 +105,32 @@ class Robots:
         await self.client.patch(ROBOTS, name, patch, patch_type=merge, namespace="default")
 
     def fail(self, effect: Effect) -> Callable[[], None]:
-        """Let questions for scales fail until the answer is called."""
+        """Let requests for scales fail until the returned function is called."""
         rule = ApiFault(calls=Calls(resource="robots/scale"), effect=effect)
         return self.cluster.api.faults.add(rule)
 
-    def asked(self) -> int:
-        """How many questions for scales were answered."""
+    def request_count(self) -> int:
+        """Return the number of responses to requests for scales."""
         return len(self.cluster.audit(resource="robots", subresource="scale"))
 
-    async def seen(self, name: str = "marvin") -> str:
-        """The selector, or why there is none, and whether one had to wait for it."""
+    async def look_up_selector(self, name: str = "marvin") -> str:
+        """Return the selector or the error, and whether the look-up had to wait."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         found = await self.scales.current(Controller("default", "Robot", name, "example.com/v1"))
-        told = found.selector if isinstance(found, ScaleFound) else type(found).__name__
-        return told + ", waited" * (loop.time() > began)
+        text = found.selector if isinstance(found, ScaleFound) else type(found).__name__
+        return text + ", waited" * (loop.time() > began)
 
     def owners(self) -> Answer:
         return self.scales.answer(MARVIN)
 
 
-def among_robots(test: Callable[[Robots], Awaitable[None]], *, ahead: bool = True) -> None:
+def in_cluster_with_robots(
+    test: Callable[[RobotScales], Awaitable[None]], *, refreshed: bool = True
+) -> None:
     async def prepared(cluster: Cluster, client: KubeClient) -> None:
         await define_robots(client)
-        robots = Robots(cluster, client, ahead=ahead)
+        robots = RobotScales(cluster, client, refreshed=refreshed)
         await robots.make()
         await test(robots)
 
@@ -136,122 +138,124 @@ def among_robots(test: Callable[[Robots], Awaitable[None]], *, ahead: bool = Tru
 
 
 SLOW = Effect(delay=4.0)
-TROUBLE = Effect(refuse=Refusal.UNAVAILABLE)
+FAULTS = Effect(refuse=Refusal.UNAVAILABLE)
 
 
-def test_what_is_known_answers_while_it_is_fetched_anew() -> None:
-    async def test(robots: Robots) -> None:
+def test_a_cached_scale_is_returned_while_it_is_refreshed() -> None:
+    async def test(robots: RobotScales) -> None:
         robots.fail(SLOW)
-        assert await robots.seen() == "model=old, waited"  # the first one has to
+        assert await robots.look_up_selector() == "model=old, waited"  # the first one waits
         await robots.change()
         await asyncio.sleep(29)
-        assert await robots.seen() == "model=old"  # half a minute: it is not even asked
+        assert (
+            await robots.look_up_selector() == "model=old"
+        )  # within half a minute there is no request
         await asyncio.sleep(4)
-        assert robots.asked() == 1
-        assert [await robots.seen() for _ in range(3)] == ["model=old"] * 3
+        assert robots.request_count() == 1
+        assert [await robots.look_up_selector() for _ in range(3)] == ["model=old"] * 3
         await asyncio.sleep(6)
-        assert robots.asked() == 2
-        assert await robots.seen() == "model=new"
+        assert robots.request_count() == 2
+        assert await robots.look_up_selector() == "model=new"
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-def test_after_ten_minutes_it_is_waited_for() -> None:
-    async def test(robots: Robots) -> None:
+def test_a_scale_older_than_ten_minutes_is_waited_for() -> None:
+    async def test(robots: RobotScales) -> None:
         robots.fail(SLOW)
-        await robots.seen()
+        await robots.look_up_selector()
         await robots.change()
         await asyncio.sleep(599)
-        assert await robots.seen() == "model=old"
-        await asyncio.sleep(599)  # it was fetched meanwhile
-        assert await robots.seen() == "model=new"
+        assert await robots.look_up_selector() == "model=old"
+        await asyncio.sleep(599)  # it was refreshed meanwhile
+        assert await robots.look_up_selector() == "model=new"
         await asyncio.sleep(620)
-        assert await robots.seen() == "model=new, waited"
+        assert await robots.look_up_selector() == "model=new, waited"
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-def test_who_looks_once_a_minute_always_waits_for_what_is_true_now() -> None:
-    """The recommender and the updater: a cycle that is a minute behind would gain nothing."""
+def test_a_lookup_once_a_minute_always_waits_for_the_current_scale() -> None:
+    """As the recommender and the updater, whose cycles need current selectors."""
 
-    async def test(robots: Robots) -> None:
+    async def test(robots: RobotScales) -> None:
         robots.fail(SLOW)
-        await robots.seen()
+        await robots.look_up_selector()
         await robots.change()
         await asyncio.sleep(31)
-        assert await robots.seen() == "model=new, waited"
+        assert await robots.look_up_selector() == "model=new, waited"
 
-    among_robots(test, ahead=False)
+    in_cluster_with_robots(test, refreshed=False)
 
 
-def test_an_api_server_in_trouble_takes_nothing_away_for_ten_minutes() -> None:
-    async def test(robots: Robots) -> None:
-        await robots.seen()
-        over = robots.fail(TROUBLE)
+def test_cached_scales_are_used_for_ten_minutes_while_the_api_server_fails() -> None:
+    async def test(robots: RobotScales) -> None:
+        await robots.look_up_selector()
+        over = robots.fail(FAULTS)
         for _ in range(19):
             await asyncio.sleep(31)
-            assert await robots.seen() == "model=old"
+            assert await robots.look_up_selector() == "model=old"
             assert isinstance(robots.owners(), Found)
         await asyncio.sleep(1)
-        tried = robots.asked()
-        assert await robots.seen() == "model=old"
+        tried = robots.request_count()
+        assert await robots.look_up_selector() == "model=old"
         await asyncio.sleep(1)
-        assert robots.asked() == tried  # not more often than every half minute
+        assert robots.request_count() == tried  # at most every half minute
         await asyncio.sleep(30)
-        assert await robots.seen() == "Unavailable, waited"
-        assert await robots.seen() == "Unavailable"
+        assert await robots.look_up_selector() == "Unavailable, waited"
+        assert await robots.look_up_selector() == "Unavailable"
         over()
         await asyncio.sleep(31)
-        assert (await robots.seen()).startswith("model=old")
+        assert (await robots.look_up_selector()).startswith("model=old")
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-def test_a_robot_that_is_gone_is_gone_once_that_is_known() -> None:
-    async def test(robots: Robots) -> None:
-        await robots.seen()
+def test_a_deleted_robot_is_removed_with_the_next_response() -> None:
+    async def test(robots: RobotScales) -> None:
+        await robots.look_up_selector()
         await robots.client.delete(ROBOTS, "marvin", namespace="default")
         await asyncio.sleep(31)
-        assert await robots.seen() == "model=old"
+        assert await robots.look_up_selector() == "model=old"
         await asyncio.sleep(1)
-        assert await robots.seen() == "NoScale"
+        assert await robots.look_up_selector() == "NoScale"
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-def test_owners_that_are_asked_for_are_never_forgotten() -> None:
-    async def test(robots: Robots) -> None:
+def test_used_owners_are_never_evicted_from_the_cache() -> None:
+    async def test(robots: RobotScales) -> None:
         await robots.scales.fetch(MARVIN)
         for _ in range(10):
             await asyncio.sleep(299)
             assert isinstance(robots.owners(), Found)
-        assert robots.asked() <= 11
+        assert robots.request_count() <= 11
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-def test_a_few_are_fetched_at_a_time() -> None:
-    async def test(robots: Robots) -> None:
+def test_the_number_of_concurrent_requests_is_bounded() -> None:
+    async def test(robots: RobotScales) -> None:
         names = [f"robot-{number}" for number in range(20)]
         for name in names:
             await robots.make(name)
-            await robots.seen(name)
-        before = robots.asked()
+            await robots.look_up_selector(name)
+        before = robots.request_count()
         robots.fail(SLOW)
         await asyncio.sleep(31)
         for _ in range(2):
-            assert [await robots.seen(name) for name in names] == ["model=old"] * 20
+            assert [await robots.look_up_selector(name) for name in names] == ["model=old"] * 20
         await asyncio.sleep(6)
-        assert robots.asked() - before == 8
+        assert robots.request_count() - before == 8
         for _ in range(2):
-            assert [await robots.seen(name) for name in names] == ["model=old"] * 20
+            assert [await robots.look_up_selector(name) for name in names] == ["model=old"] * 20
             await asyncio.sleep(6)
-        assert robots.asked() - before == 20
+        assert robots.request_count() - before == 20
 
-    among_robots(test)
+    in_cluster_with_robots(test)
 
 
-async def test_no_more_is_remembered_than_anybody_has_use_for() -> None:
+async def test_unused_entries_are_evicted() -> None:
     many = [Controller("default", "Robot", f"{n}", "no.example/v1") for n in range(20_001)]
     async with FakeApi() as api, api.client() as client:
         scales = Scales(client, ahead=True)
@@ -263,7 +267,7 @@ async def test_no_more_is_remembered_than_anybody_has_use_for() -> None:
         assert isinstance(scales.answer(many[-1]), Failed)
 
 
-async def test_the_kinds_that_are_remembered_are_bounded_too() -> None:
+async def test_the_number_of_cached_kinds_is_bounded() -> None:
     kinds = [Controller("default", "Robot", "x", f"{n}.example/v1") for n in range(1001)]
     async with FakeApi() as api, api.client() as client:
         scales = Scales(client)

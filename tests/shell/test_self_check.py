@@ -1,4 +1,4 @@
-"""The webhook asks itself, and says why when the answer isn't right."""
+"""The webhook's self-check: it calls itself, and reports the reason of a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +20,7 @@ from builders import recommendation, vpa
 from certificates import new_bundle, write_pair
 from certs import authority
 from common.runtime.clock import SystemClock
-from common.runtime.web import WebServer
+from common.runtime.web_server import WebServer
 from component import free_port
 from webhook_harness import FakeCluster, Harness
 
@@ -53,23 +53,23 @@ def caller(port: int, bundle: bytes, *, name: str = "127.0.0.1", timeout: float 
     return Caller(port=port, name=name, authority=lambda: bundle, timeout=timeout)
 
 
-async def problem(asking: Caller) -> str:
+async def problem(check: Caller) -> str:
     with pytest.raises(SelfCheckError) as caught:
-        await asking.ask()
+        await check.request_review()
     return str(caught.value)
 
 
-async def test_a_right_answer(good: authority.Bundle, tmp_path: Path) -> None:
+async def test_a_correct_response(good: authority.Bundle, tmp_path: Path) -> None:
     async with serving(Harness().app, tmp_path, good) as port:
-        await caller(port, good.authority.certificate).ask()
+        await caller(port, good.authority.certificate).request_review()
 
 
-async def test_it_counts_neither_as_a_pod_nor_as_time_spent(
+async def test_it_is_counted_neither_as_a_pod_nor_in_the_latency(
     good: authority.Bundle, tmp_path: Path
 ) -> None:
     harness = Harness()
     async with serving(harness.app, tmp_path, good) as port:
-        await caller(port, good.authority.certificate).ask()
+        await caller(port, good.authority.certificate).request_review()
     counts = {
         sample.name: sample.value
         for family in harness.registry.collect()
@@ -80,53 +80,53 @@ async def test_it_counts_neither_as_a_pod_nor_as_time_spent(
     assert set(counts.values()) == {0.0}
 
 
-async def test_where_somebody_else_registers_the_name_is_not_looked_at(
+async def test_the_name_is_not_checked_if_another_program_registers(
     good: authority.Bundle, other: authority.Bundle, tmp_path: Path
 ) -> None:
     async with serving(Harness().app, tmp_path, good) as port:
-        await caller(port, good.authority.certificate, name="").ask()
-        told = await problem(caller(port, other.authority.certificate, name=""))
-        assert told.startswith("certificate refused: ")
+        await caller(port, good.authority.certificate, name="").request_review()
+        error = await problem(caller(port, other.authority.certificate, name=""))
+        assert error.startswith("certificate refused: ")
 
 
-async def test_without_a_client_ca_nobody_vouches_for_the_certificate(
+async def test_without_a_client_ca_the_certificate_is_not_verified(
     good: authority.Bundle, tmp_path: Path
 ) -> None:
     async with serving(Harness().app, tmp_path, good) as port:
-        await caller(port, b"", name="another.example").ask()
+        await caller(port, b"", name="another.example").request_review()
 
 
 async def test_any_certificate_of_the_bundle_is_an_anchor(
     good: authority.Bundle, other: authority.Bundle, tmp_path: Path
 ) -> None:
-    """As for Go: the server's own certificate, too, and two authorities that overlap."""
+    """As in Go, also the server's own certificate, and each of two overlapping authorities."""
     async with serving(Harness().app, tmp_path, good) as port:
-        await caller(port, good.server.certificate).ask()
+        await caller(port, good.server.certificate).request_review()
         both = other.authority.certificate + good.authority.certificate
-        await caller(port, both).ask()
+        await caller(port, both).request_review()
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         pytest.param(
-            lambda asking, _: replace(asking, name="vpa-webhook.kube-system.svc"),
+            lambda check, _: replace(check, name="vpa-webhook.kube-system.svc"),
             "certificate refused: Hostname mismatch",
             id="another name",
         ),
         pytest.param(
-            lambda asking, other: replace(asking, authority=lambda: other),
+            lambda check, other: replace(check, authority=lambda: other),
             "certificate refused: ",
             id="another authority",
         ),
         pytest.param(
-            lambda asking, _: replace(asking, port=free_port()),
+            lambda check, _: replace(check, port=free_port()),
             "no connection: ",
-            id="nobody listens",
+            id="no listener",
         ),
     ],
 )
-async def test_what_an_api_server_would_not_accept_is_told(
+async def test_a_certificate_that_api_servers_would_refuse_is_reported(
     good: authority.Bundle,
     other: authority.Bundle,
     tmp_path: Path,
@@ -134,34 +134,34 @@ async def test_what_an_api_server_would_not_accept_is_told(
     why: str,
 ) -> None:
     async with serving(Harness().app, tmp_path, good) as port:
-        asking = change(caller(port, good.authority.certificate), other.authority.certificate)
-        assert (await problem(asking)).startswith(why)
+        check = change(caller(port, good.authority.certificate), other.authority.certificate)
+        assert (await problem(check)).startswith(why)
 
 
-async def test_each_check_judges_the_certificate_that_is_shown_then(
+async def test_each_check_verifies_the_current_certificate(
     good: authority.Bundle, other: authority.Bundle, tmp_path: Path
 ) -> None:
-    async with (  # of both the files are read at the start
+    async with (  # both files are read at the start
         serving(Harness().app, tmp_path, good) as right,
         serving(Harness().app, tmp_path, other) as wrong,
     ):
-        asking = caller(right, good.authority.certificate)
+        check = caller(right, good.authority.certificate)
         for _ in range(2):
-            await asking.ask()
-            told = await problem(replace(asking, port=wrong))
-            assert told.startswith("certificate refused: ")
+            await check.request_review()
+            error = await problem(replace(check, port=wrong))
+            assert error.startswith("certificate refused: ")
 
 
-async def test_half_a_ca_file_is_none(good: authority.Bundle) -> None:
-    told = await problem(caller(free_port(), good.authority.certificate[:99]))
-    assert told.startswith("client CA can't be used: ")
+async def test_a_truncated_ca_file_is_an_error(good: authority.Bundle) -> None:
+    error = await problem(caller(free_port(), good.authority.certificate[:99]))
+    assert error.startswith("client CA can't be used: ")
 
 
 async def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     bundle = new_bundle(valid_from=SystemClock().now() - timedelta(days=3), days=1)
     async with serving(Harness().app, tmp_path, bundle) as port:
-        told = await problem(caller(port, bundle.authority.certificate))
-    assert told == "certificate refused: certificate has expired"
+        error = await problem(caller(port, bundle.authority.certificate))
+    assert error == "certificate refused: certificate has expired"
 
 
 async def silence(_scope: object, _receive: object, _send: object) -> None:
@@ -194,26 +194,26 @@ async def nonsense(_scope: object, _receive: object, send: Any) -> None:
         pytest.param(Harness(FakeCluster(VpaMatch(WEB))).app, "not answered as one", id="a patch"),
     ],
 )
-async def test_a_wrong_answer_is_none(
+async def test_a_wrong_response_fails_the_check(
     good: authority.Bundle, tmp_path: Path, app: Any, why: str
 ) -> None:
     async with serving(app, tmp_path, good) as port:
-        told = await problem(caller(port, good.authority.certificate, timeout=0.2))
-    assert why in told
+        error = await problem(caller(port, good.authority.certificate, timeout=0.2))
+    assert why in error
 
 
-async def test_a_listener_that_does_not_speak_tls_is_no_webhook(good: authority.Bundle) -> None:
+async def test_a_listener_without_tls_fails_the_check(good: authority.Bundle) -> None:
     async def greet(_reader: object, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example\r\n")
         writer.close()
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         port: int = server.sockets[0].getsockname()[1]
-        told = await problem(caller(port, good.authority.certificate))
-    assert told.startswith(("no TLS: ", "no connection: "))
+        error = await problem(caller(port, good.authority.certificate))
+    assert error.startswith(("no TLS: ", "no connection: "))
 
 
-# What several checks are worth
+# The condition after several checks
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_a_listener_that_does_not_speak_tls_is_no_webhook(good: authority.
         pytest.param("+-+", "right", id="right again, once"),
         pytest.param("+-++", "right", id="twice"),
         pytest.param("+-+++", "right and steady", id="three times"),
-        pytest.param("-++-++", "right", id="flapping starts the count anew"),
+        pytest.param("-++-++", "right", id="flapping resets the count"),
         pytest.param("+-+-+-+-+-", "wrong", id="every other check fails"),
     ],
 )
@@ -234,15 +234,15 @@ def test_the_lease_waits_for_several_right_checks_after_a_wrong_one(checks: str,
     standing = CheckStreak()
     for check in checks:
         standing = standing.after(right=check == "+")
-    told = "right" if standing.right else "wrong"
-    assert told + " and steady" * standing.steady == want
+    error = "right" if standing.right else "wrong"
+    assert error + " and steady" * standing.steady == want
 
 
 @pytest.mark.parametrize(
     ("checks", "evicts"),
     [
         pytest.param("+" * 30, True, id="all right"),
-        pytest.param("++++++-" * 5, True, id="a hiccup a minute"),
+        pytest.param("++++++-" * 5, True, id="one failure a minute"),
         pytest.param("+++-" * 8, True, id="every fourth check fails"),
         pytest.param("++-" * 10, False, id="every third"),
         pytest.param("+-" * 15, False, id="every other"),
@@ -250,9 +250,7 @@ def test_the_lease_waits_for_several_right_checks_after_a_wrong_one(checks: str,
         pytest.param("-" * 20 + "+" * 10, True, id="repaired"),
     ],
 )
-def test_whether_the_updater_evicts_at_the_end_with_the_flags_defaults(
-    checks: str, evicts: object
-) -> None:
+def test_the_updater_evicts_or_not_with_the_default_flags(checks: str, evicts: object) -> None:
     interval, timeout = 10, 60  # seconds
     standing, renewed = CheckStreak(), -timeout
     for number, check in enumerate(checks):
@@ -264,53 +262,56 @@ def test_whether_the_updater_evicts_at_the_end_with_the_flags_defaults(
 
 @dataclass
 class Scripted:
-    """A caller whose answers are known: None is right, a text is why not."""
+    """A caller with given results: None is success, a text is an error."""
 
     answers: list[str | None]
-    asked: int = field(default=0)
+    requests: int = field(default=0)
 
-    async def ask(self) -> None:
-        self.asked += 1
+    async def request_review(self) -> None:
+        self.requests += 1
         if (why := self.answers.pop(0)) is not None:
             raise SelfCheckError(why)
 
 
-def checking(asking: Any, conditions: Mapping[str, Callable[[], bool]] | None = None) -> SelfCheck:
-    return SelfCheck(asking, conditions or {}, AdmissionMetrics(CollectorRegistry()))
+def checking(
+    caller: Any,
+    conditions: Mapping[str, Callable[[], bool]] | None = None,
+    registry: CollectorRegistry | None = None,
+) -> SelfCheck:
+    return SelfCheck(caller, conditions or {}, AdmissionMetrics(registry or CollectorRegistry()))
 
 
-async def test_each_reason_is_told_once_and_so_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_reason_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    asking = Scripted([None, "expired", "expired", "slow", None, None, None, None])
-    check = checking(asking)
+    check = checking(Scripted([None, "expired", "expired", "slow", None, None, None, None]))
     seen = [(await check.passed(), check.right) for _ in range(8)]
     assert [steady for steady, _ in seen] == [True, False, False, False, False, False, True, True]
     assert [right for _, right in seen] == [True, False, False, False, True, True, True, True]
-    told = [(one.levelname, one.getMessage(), getattr(one, "error", "")) for one in caplog.records]
-    assert told == [
+    lines = [(one.levelname, one.getMessage(), getattr(one, "error", "")) for one in caplog.records]
+    assert lines == [
         ("WARNING", "self-check failed", "expired"),
         ("WARNING", "self-check failed", "slow"),
         ("INFO", "self-check passes again", ""),
     ]
 
 
-async def test_nobody_is_asked_while_a_condition_does_not_hold(
+async def test_no_check_is_sent_while_a_condition_is_false(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asking = Scripted([None])
+    caller = Scripted([None])
     holds = {"caches": True, "certificate": False}
-    check = checking(asking, {name: partial(holds.__getitem__, name) for name in holds})
+    check = checking(caller, {name: partial(holds.__getitem__, name) for name in holds})
     assert not await check.passed()
-    assert asking.asked == 0
+    assert caller.requests == 0
     assert [vars(one)["error"] for one in caplog.records] == ["not ready: certificate"]
     holds["certificate"] = True
     await check.passed()
-    assert asking.asked == 1
+    assert caller.requests == 1
 
 
 async def test_checks_are_counted_by_their_result() -> None:
     registry = CollectorRegistry()
-    check = SelfCheck(Scripted([None, "slow", None]), {}, AdmissionMetrics(registry))  # type: ignore[arg-type]  # asked alike
+    check = checking(Scripted([None, "slow", None]), registry=registry)
     for _ in range(3):
         await check.passed()
     name = "vpa_admission_controller_self_checks_total"

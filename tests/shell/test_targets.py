@@ -32,12 +32,12 @@ LISTS = {
     "CronJob": "/apis/batch/v1/cronjobs",
     "ReplicationController": "/api/v1/replicationcontrollers",
 }
-only_owners = functools.partial(ControllerCaches.following, only_owners=True)
+only_owners = functools.partial(ControllerCaches.create, only_owners=True)
 SELECTOR = {"matchLabels": {"app": "web"}}
 
 
 def owned(name: str, *, by: tuple[str, str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """A controller in the namespace ``default``; ``by`` is apiVersion, kind and name."""
+    """Return a controller in ``default``; ``by`` is the owner's apiVersion, kind and name."""
     item: dict[str, Any] = named(name, namespace="default", spec=spec)
     if by is not None:
         reference = {"apiVersion": by[0], "kind": by[1], "name": by[2], "controller": True}
@@ -63,7 +63,7 @@ def discover(api: FakeApi, *, kind: str = "Rocket", with_scale: bool = True) -> 
 @contextlib.asynccontextmanager
 async def resolving(
     api: FakeApi,
-    made: Callable[[KubeClient], ControllerCaches] = ControllerCaches.following,
+    made: Callable[[KubeClient], ControllerCaches] = ControllerCaches.create,
     /,
     **controllers: list[dict[str, Any]],
 ) -> AsyncIterator[Targets]:
@@ -77,7 +77,7 @@ async def resolving(
 
 
 def rocket(name: str = "r", api_version: str = "example.test/v1") -> VerticalPodAutoscaler:
-    """A VPA on a custom resource."""
+    """Return a VPA for a custom resource."""
     target = TargetReference(api_version=api_version, kind="Rocket", name=name)
     return VerticalPodAutoscaler(
         metadata=ObjectMeta(name="r", namespace="default"), spec=VpaSpec(target_ref=target)
@@ -92,7 +92,7 @@ async def test_the_selector_of_a_well_known_kind_is_its_own(kind: str) -> None:
     assert not selector.matches({"app": "other"})
 
 
-async def test_of_replica_sets_only_owners_are_asked_for_where_that_is_enough() -> None:
+async def test_only_owners_of_replica_sets_are_requested_if_that_is_enough() -> None:
     made = owned("web-1", by=("apps/v1", "Deployment", "web"))
     async with FakeApi() as api:
         async with resolving(
@@ -110,7 +110,7 @@ async def test_of_replica_sets_only_owners_are_asked_for_where_that_is_enough() 
 
 
 @pytest.mark.parametrize("version", ["apps/v1", ""], ids=["apps/v1", "no version"])
-async def test_a_replica_set_of_which_only_owners_are_known_tells_its_selector_by_its_scale(
+async def test_the_selector_of_a_replica_set_with_owners_only_is_read_from_its_scale(
     version: str,
 ) -> None:
     kinds = [{"name": "replicasets", "kind": "ReplicaSet"}, {"name": "replicasets/scale"}]
@@ -128,7 +128,7 @@ async def test_a_replica_set_of_which_only_owners_are_known_tells_its_selector_b
     assert str(selector) == "app=web"
 
 
-async def test_a_cron_job_is_known_by_its_template_and_a_controller_by_its_map() -> None:
+async def test_a_cron_job_is_selected_by_its_template_and_a_controller_by_its_map() -> None:
     template = {"spec": {"template": {"metadata": {"labels": {"app": "nightly"}}}}}
     async with (
         FakeApi() as api,
@@ -165,15 +165,15 @@ async def test_a_target_that_does_not_exist() -> None:
     assert not failed.value.transient
 
 
-async def test_any_other_kind_is_asked_for_its_scale() -> None:
+async def test_the_selector_of_any_other_kind_is_in_its_scale() -> None:
     async with FakeApi() as api, resolving(api) as t:
         discover(api)
         api.on(f"GET {SCALE}", scale("r"))
         selector = await t.selector(rocket())
         again = await t.selector(rocket())
     assert str(selector) == str(again) == "app=r"
-    assert api.routes.count(f"GET {SCALE}") == 1  # good for half a minute
-    assert api.routes.count(f"GET {GROUP}/v2") == 0  # the target's version comes first
+    assert api.routes.count(f"GET {SCALE}") == 1  # cached for half a minute
+    assert api.routes.count(f"GET {GROUP}/v2") == 0  # the target's version is tried first
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ async def test_any_other_kind_is_asked_for_its_scale() -> None:
             id="no such object",
         ),
         pytest.param({SCALE: status(403, "Forbidden", "no")}, "no", True, id="forbidden"),
-        pytest.param({GROUP: status(401, "Unauthorized", "who?")}, "who?", True, id="not known"),
+        pytest.param({GROUP: status(401, "Unauthorized", "who?")}, "who?", True, id="401"),
         pytest.param({SCALE: status(422, "Invalid", "webhook")}, "webhook", True, id="refused"),
-        pytest.param({SCALE: status(503, "X", "busy")}, "busy", True, id="server in trouble"),
-        pytest.param({GROUP: status(503, "X", "busy")}, "busy", True, id="discovery in trouble"),
+        pytest.param({SCALE: status(503, "X", "busy")}, "busy", True, id="a server error"),
+        pytest.param({GROUP: status(503, "X", "busy")}, "busy", True, id="a failed discovery"),
         pytest.param(
             {GROUP: Reply(status=404, body="404 page not found\n")},
             'no matches for kind "Rocket" in group "example.test"',
@@ -221,7 +221,7 @@ async def test_a_scale_that_cannot_be_read(
     assert failed.value.transient is transient
 
 
-async def test_a_custom_kind_of_a_well_known_name_is_asked_for_its_scale() -> None:
+async def test_the_selector_of_a_custom_kind_with_a_well_known_name_is_in_its_scale() -> None:
     """Q18."""
     target = TargetReference(api_version="example.test/v1", kind="Job", name="r")
     one = VerticalPodAutoscaler(
@@ -236,7 +236,7 @@ async def test_a_custom_kind_of_a_well_known_name_is_asked_for_its_scale() -> No
     assert top == Controller("default", "Job", "r", "example.test/v1")
 
 
-async def test_a_kind_without_scale_is_known_from_discovery() -> None:
+async def test_a_kind_without_scale_is_detected_by_discovery() -> None:
     async with FakeApi() as api, resolving(api) as t:
         discover(api, with_scale=False)
         with pytest.raises(TargetError, match="could not find the requested resource"):
@@ -257,7 +257,7 @@ async def test_the_topmost_controller_of_a_replica_set_is_its_deployment() -> No
     assert top == Controller("default", "Deployment", "web", "apps/v1")
 
 
-async def test_a_scalable_owner_is_the_topmost_and_is_remembered() -> None:
+async def test_a_scalable_owner_is_the_topmost_and_is_cached() -> None:
     async with (
         FakeApi() as api,
         resolving(api, Deployment=[owned("web", by=("example.test/v1", "Rocket", "r"))]) as t,
@@ -290,7 +290,7 @@ async def test_an_owner_of_an_unknown_kind_is_an_error() -> None:
     assert not failed.value.transient
 
 
-async def test_an_api_server_in_trouble_is_a_transient_error() -> None:
+async def test_a_failing_api_server_is_a_transient_error() -> None:
     async with FakeApi() as api, resolving(api) as t:
         discover(api)
         api.on(f"GET {SCALE}", status(500, "InternalError", "etcd"))
@@ -300,20 +300,20 @@ async def test_an_api_server_in_trouble_is_a_transient_error() -> None:
     assert str(failed.value).endswith("last error etcd")
 
 
-async def test_a_node_is_no_owner_and_is_never_asked_for() -> None:
+async def test_a_node_is_no_owner_and_is_never_requested() -> None:
     async with FakeApi() as api, resolving(api) as t:
         with pytest.raises(TargetError, match="node is not a valid owner"):
             await t.topmost(Controller("default", "Node", "n1", "v1"))
     assert not [route for route in api.routes if "nodes" in route]
 
 
-async def test_a_changed_selector_counts_at_once() -> None:
+async def test_a_changed_selector_is_used_immediately() -> None:
     changed = owned("web", selector={"matchLabels": {"app": "other"}})
     changed["metadata"]["resourceVersion"] = "2"
     async with FakeApi() as api:
         api.on("GET /apis/apps/v1/deployments", listing(owned("web", selector=SELECTOR)))
         async with api.client() as client, asyncio.TaskGroup() as group:
-            caches = ControllerCaches.following(client)
+            caches = ControllerCaches.create(client)
             targets = Targets(client, caches)
             lines = Reply(chunks=[watch_line("MODIFIED", changed)], hold=True)
             following = group.create_task(caches.deployments.run())
@@ -334,7 +334,7 @@ async def test_a_controller_of_a_custom_kind_is_in_no_cache() -> None:
             api.on(f"GET {path}", listing(*([owned("r")] if kind == "Job" else [])))
             api.on(f"WATCH {path}", Reply(chunks=[], hold=True))
         async with api.client() as client, asyncio.TaskGroup() as group:
-            caches = ControllerCaches.following(client)
+            caches = ControllerCaches.create(client)
             tasks = [group.create_task(cache.run()) for cache in caches.all()]
             for cache in caches.all():
                 await cache.wait_synced()
@@ -345,7 +345,7 @@ async def test_a_controller_of_a_custom_kind_is_in_no_cache() -> None:
                 task.cancel()
 
 
-# References that people wrote
+# References written by users
 
 
 HOSTILE = {
@@ -381,7 +381,7 @@ PARTS = {
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
 @pytest.mark.parametrize("text", NEIGHBOURS.values(), ids=NEIGHBOURS.keys())
-async def test_a_reference_asks_for_its_own_object_or_for_nothing(
+async def test_a_reference_requests_only_its_own_object(
     text: str, parts: tuple[str, str, str]
 ) -> None:
     api_version, kind, name = (part.replace("{}", text) for part in parts)
@@ -395,18 +395,18 @@ async def test_a_reference_asks_for_its_own_object_or_for_nothing(
             await t.selector(given)
         with contextlib.suppress(TargetError):
             await t.topmost(Controller("default", kind, name, api_version))
-        asked = {each.target for each in api.requests if each.path not in LISTS.values()}
+        requested = {each.target for each in api.requests if each.path not in LISTS.values()}
     allowed = {GROUP, f"{GROUP}/v1", f"{GROUP}/v2"}
     if text not in (".", ".."):
         allowed.add(f"{GROUP}/v1/namespaces/default/rockets/{quote(name, safe='')}/scale")
-    # Two of the texts name an API that might be there.
+    # Two of the texts are valid names of an API.
     group, _, version = api_version.partition("/")
     if group in ("x", NEIGHBOURS["250 characters"]) and version in ("y", "v1"):
         allowed |= {f"/apis/{group}", f"/apis/{group}/{version}"}
-    assert asked <= allowed
+    assert requested <= allowed
 
 
-async def test_names_are_quoted_and_steps_refused() -> None:
+async def test_names_are_quoted_and_path_segments_refused() -> None:
     async with FakeApi() as api, resolving(api) as t:
         discover(api)
         api.on("GET /apis/example.test/v1/namespaces/default/rockets/a b?c/scale", scale("r"))
@@ -415,13 +415,13 @@ async def test_names_are_quoted_and_steps_refused() -> None:
             await t.selector(rocket(".."))
 
 
-# What look-ups may take
+# Limits of look-ups
 
 
-async def test_an_answer_beyond_four_mebibytes_is_not_read() -> None:
+async def test_a_response_beyond_four_mebibytes_is_not_read() -> None:
     async with FakeApi() as api, resolving(api) as t:
         api.on(f"GET {GROUP}", Reply(body={"versions": [], "filler": "x" * (4 << 20)}))
         with pytest.raises(TargetError, match="more than 4194304 bytes") as failed:
             await t.selector(rocket())
-        assert api.routes.count(f"GET {GROUP}") == 1  # it would be as long the next time
+        assert api.routes.count(f"GET {GROUP}") == 1  # a retry would be as long
     assert failed.value.transient

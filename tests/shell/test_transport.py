@@ -1,4 +1,4 @@
-"""The transport against a server that sends its answers byte by byte."""
+"""The transport with a scripted server, which sends responses in any segments."""
 
 import asyncio
 import random
@@ -31,11 +31,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass(slots=True)
 class Script:
-    """A server that reads requests and sends the pieces of one answer for each, in order."""
+    """A server that reads requests, and sends the segments of one response for each, in order."""
 
     answers: list[Sequence[bytes]]
-    closes: bool = False  # after each answer
-    closes_at: int = 0  # after the answer to the request of this number, counted from one
+    closes: bool = False  # after each response
+    closes_at: int = 0  # after the response to the request with this number, from 1
     requests: list[bytes] = field(default_factory=list)
     connections: int = 0
     ended: int = 0
@@ -71,7 +71,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """For both ends of a connection."""
+    """The TLS contexts of client and server."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -139,7 +139,7 @@ async def post(transport: Transport, body: bytes = b"{}") -> bytes:
     return await transport.request(call(body=body))
 
 
-async def test_what_is_sent() -> None:
+async def test_the_bytes_of_a_request() -> None:
     script = Script([[OK]])
     async with serving(script, path="/k8s/clusters/one/", authorization="Bearer t") as transport:
         assert await post(transport) == b"ok"
@@ -157,7 +157,7 @@ async def test_what_is_sent() -> None:
     assert body == b"{}"
 
 
-async def test_a_large_body_is_sent_as_it_is() -> None:
+async def test_a_large_body_is_sent_unchanged() -> None:
     body = bytes(range(256)) * 12 * 1024
     script = Script([[OK]])
     async with serving(script) as transport:
@@ -170,7 +170,7 @@ async def test_a_large_body_is_sent_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-async def test_the_check_runs_once_there_is_a_connection_and_keeps_the_request_back(
+async def test_the_check_runs_after_connecting_and_can_prevent_the_request(
     method: str,
 ) -> None:
     script = Script([[OK]])
@@ -186,7 +186,7 @@ async def test_the_check_runs_once_there_is_a_connection_and_keeps_the_request_b
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
-async def test_a_write_is_sent_once_also_where_a_kept_connection_breaks(method: str) -> None:
+async def test_a_write_is_sent_once_even_if_a_kept_connection_breaks(method: str) -> None:
     script = Script([[OK], []], closes_at=2)
     async with serving(script) as transport:
         await post(transport)
@@ -195,7 +195,7 @@ async def test_a_write_is_sent_once_also_where_a_kept_connection_breaks(method: 
     assert len(script.requests) == 2
 
 
-async def test_a_read_is_sent_again_where_a_kept_connection_breaks() -> None:
+async def test_a_read_is_sent_again_if_a_kept_connection_breaks() -> None:
     script = Script([[OK], [], [OK]], closes_at=2)
     async with serving(script) as transport:
         await post(transport)
@@ -213,7 +213,7 @@ async def test_a_redirect_is_an_error_and_not_followed(method: str) -> None:
     assert len(script.requests) == 1
 
 
-def test_a_socket_notices_that_its_peer_is_gone() -> None:
+def test_a_socket_detects_that_its_peer_is_gone() -> None:
     with _keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("", 0))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
@@ -229,7 +229,11 @@ def test_a_socket_notices_that_its_peer_is_gone() -> None:
             b"abc",
             id="in chunks",
         ),
-        pytest.param([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", OK], b"ok", id="announced"),
+        pytest.param(
+            [b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", OK],
+            b"ok",
+            id="with a Connection header",
+        ),
         pytest.param([b"HTTP/1.1 204 No Content\r\n\r\n"], b"", id="without a body"),
         pytest.param(
             [b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x" * 100_000],
@@ -238,8 +242,8 @@ def test_a_socket_notices_that_its_peer_is_gone() -> None:
         ),
     ],
 )
-async def test_answers(pieces: Sequence[bytes], want: bytes) -> None:
-    """Each of them leaves the connection as it should be for the next call."""
+async def test_responses(pieces: Sequence[bytes], want: bytes) -> None:
+    """Each response leaves the connection usable for the next call."""
     script = Script([pieces, [OK]])
     async with serving(script) as transport:
         assert await post(transport) == want
@@ -248,7 +252,7 @@ async def test_answers(pieces: Sequence[bytes], want: bytes) -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_an_answer_in_many_records_of_tls(
+def test_a_response_in_many_tls_records(
     loop: Callable[[], asyncio.AbstractEventLoop], tls: Contexts
 ) -> None:
     body = bytes(range(256)) * 500
@@ -281,16 +285,16 @@ async def test_a_server_whose_authority_is_unknown(tls: Contexts) -> None:
         pytest.param(
             [b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"],
             b"ok",
-            id="the server says that it closes",
+            id="a Connection: close header",
         ),
         pytest.param(
             [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"o", b"k"],
             b"ok",
-            id="the answer ends with the connection",
+            id="a body that ends with the connection",
         ),
-        pytest.param([OK], b"ok", id="the server closes without a word"),
-        pytest.param([OK, OK], b"ok", id="one answer too many"),
-        pytest.param([OK + OK], b"ok", id="one answer too many, in the same piece"),
+        pytest.param([OK], b"ok", id="a connection closed without a header"),
+        pytest.param([OK, OK], b"ok", id="an extra response"),
+        pytest.param([OK + OK], b"ok", id="an extra response in the same segment"),
     ],
 )
 def test_a_connection_that_can_be_used_once(pieces: Sequence[bytes], want: bytes) -> None:
@@ -309,13 +313,13 @@ def test_a_connection_that_can_be_used_once(pieces: Sequence[bytes], want: bytes
 @pytest.mark.parametrize(
     "pieces",
     [
-        pytest.param([], id="no answer"),
+        pytest.param([], id="no response"),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Len"], id="half a head"),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"], id="half a body"),
         pytest.param([b"SSH-2.0-OpenSSH_9.6\r\n"], id="another protocol"),
     ],
 )
-async def test_broken_answers(pieces: Sequence[bytes]) -> None:
+async def test_broken_responses(pieces: Sequence[bytes]) -> None:
     script = Script([pieces, [OK]], closes=True)
     async with serving(script) as transport:
         with pytest.raises(UnreachableError):
@@ -323,7 +327,7 @@ async def test_broken_answers(pieces: Sequence[bytes]) -> None:
         assert await post(transport) == b"ok"
 
 
-async def test_an_answer_that_nobody_waits_for_is_not_given_to_the_next() -> None:
+async def test_a_late_response_is_not_returned_to_the_next_call() -> None:
     script = Script([])
     async with serving(script) as transport:
         first = asyncio.create_task(post(transport))
@@ -336,7 +340,7 @@ async def test_an_answer_that_nobody_waits_for_is_not_given_to_the_next() -> Non
     assert script.connections == 2
 
 
-async def test_calls_side_by_side_have_connections_of_their_own_which_are_used_again() -> None:
+async def test_concurrent_calls_have_their_own_connections_which_are_reused() -> None:
     script = Script([[OK]] * 60)
     async with serving(script) as transport:
         for _ in range(3):
@@ -372,7 +376,7 @@ async def test_a_connection_that_was_idle_for_half_a_minute_is_not_used_again(
         ("/x", "Bearer x\r\nHost: other"),
     ],
 )
-async def test_nothing_is_smuggled_into_a_request(path: str, authorization: str) -> None:
+async def test_request_injection_is_refused(path: str, authorization: str) -> None:
     script = Script([[OK]])
     async with serving(script, authorization=authorization) as transport:
         with pytest.raises(InvalidRequestError):
@@ -380,7 +384,7 @@ async def test_nothing_is_smuggled_into_a_request(path: str, authorization: str)
     assert script.requests == []
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         transport = to_port(unused.getsockname()[1])
@@ -391,7 +395,7 @@ async def test_nobody_there() -> None:
         await transport.close()
 
 
-async def test_a_call_ends_with_its_time_and_closes_its_connection() -> None:
+async def test_a_call_ends_at_its_timeout_and_closes_its_connection() -> None:
     script = Script([])
     async with serving(script) as transport:
         with pytest.raises(UnreachableError, match="no answer"):
@@ -401,7 +405,7 @@ async def test_a_call_ends_with_its_time_and_closes_its_connection() -> None:
     assert script.connections == 2
 
 
-async def test_an_answer_without_end_is_given_up() -> None:
+async def test_an_endless_response_times_out() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
     script = Script([(head, *(chunk for _ in range(65)))])

@@ -1,4 +1,4 @@
-"""The updater as it is started, in virtual time: when it acts, with and without --event-driven."""
+"""The times of passes with and without --event-driven, of a whole updater in virtual time."""
 
 import asyncio
 import gc
@@ -9,35 +9,34 @@ from typing import Any, Protocol
 
 import prometheus_client
 import pytest
-import yaml
 
 from common.flags import read_flags
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS, VPAS
+from definitions import vpa_definition
 from sandbox import virtual_time
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.kubelet.pod_resources import Totals
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from updater.__main__ import PROGRAM, serve
-from updater.plan.readiness import is_ready
+from updater.plan.pod_readiness import is_ready
 from updater.settings import UpdaterSettings
 from workloads import DEFINITIONS
 
-VPA_CRD = Path(__file__).parents[2] / "deploy" / "crd" / "verticalpodautoscalers.yaml"
 SCENARIO = """
 kubernetes-version: "{version}"
 nodes: [{{name: node, count: 2, cpu: 4, memory: 8Gi}}]
 namespaces: [shop]
 """
 INTERVAL = 300  # seconds
-SECONDS = 10  # "within seconds"
+SECONDS = 10  # the meaning of "within seconds"
 RESOURCES = {"requests": {"cpu": "500m", "memory": "256Mi"}}
 
 
 @dataclass(slots=True)
-class Shop:
-    """A Deployment of three and its VPA; the updater's first pass is over, with nothing to do."""
+class Workload:
+    """A Deployment of three and its VPA, after a first pass of the updater without an action."""
 
     cluster: Cluster
     admin: KubeClient
@@ -55,7 +54,7 @@ class Shop:
         await asyncio.sleep(20)
 
     async def recommend(self, cpu: str) -> None:
-        """Recommend exactly this: whoever has something else is out of range."""
+        """Set the target and both bounds to these values."""
         amounts = {"cpu": cpu, "memory": "256Mi"}
         bounds = dict.fromkeys(("target", "lowerBound", "upperBound"), amounts)
         status = {
@@ -69,7 +68,7 @@ class Shop:
         )
 
     async def ready(self, labels: Mapping[str, str]) -> int:
-        """How many pods with these labels are Ready, and stay."""
+        """Return the number of Ready pods with these labels that aren't being deleted."""
         listing = await self.admin.list(PODS, namespace="shop")
         return sum(
             is_ready(pod) and pod.metadata.deletion_timestamp is None
@@ -81,7 +80,7 @@ class Shop:
         return [each.code for each in self.cluster.audit(userAgent=PROGRAM, subresource="resize")]
 
     async def resized(self, count: int) -> int:
-        """Seconds until so many resizes were sent."""
+        """Wait until this many resizes were sent; return the seconds."""
         for seconds in range(3 * INTERVAL):
             if len(self.resizes()) >= count:
                 return seconds
@@ -90,34 +89,36 @@ class Shop:
 
 
 def passes() -> float:
-    """How many there were."""
+    """Return the number of passes."""
     count = prometheus_client.REGISTRY.get_sample_value(
         "vpa_updater_execution_latency_seconds_count", {"step": "total"}
     )
     return count or 0.0
 
 
-class InShop(Protocol):
-    """Runs a test beside an updater with the flag, or without."""
+class InSandbox(Protocol):
+    """Runs a test with an updater, with or without the flag."""
 
-    def __call__(self, test: Callable[[Shop], Awaitable[None]], *, event_driven: bool) -> None: ...
+    def __call__(
+        self, test: Callable[[Workload], Awaitable[None]], *, event_driven: bool
+    ) -> None: ...
 
 
-@pytest.fixture(name="in_shop")
-def _in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InShop:
+@pytest.fixture(name="in_sandbox")
+def _in_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InSandbox:
     monkeypatch.setattr("prometheus_client.REGISTRY", prometheus_client.CollectorRegistry())
 
-    def run(test: Callable[[Shop], Awaitable[None]], *, event_driven: bool) -> None:
+    def run(test: Callable[[Workload], Awaitable[None]], *, event_driven: bool) -> None:
         async def main(clock: VirtualClock) -> None:
             scenario = parse_scenario(SCENARIO.format(version="1.36"))
             async with (
                 running_cluster(scenario, clock=clock) as cluster,
                 cluster.client("test") as admin,
             ):
-                await admin.create(DEFINITIONS, yaml.safe_load(VPA_CRD.read_text("utf-8")))
+                await admin.create(DEFINITIONS, vpa_definition())
                 await asyncio.sleep(1)
-                shop = Shop(cluster, admin)
-                await shop.open()
+                workload = Workload(cluster, admin)
+                await workload.open()
                 kubeconfig = tmp_path / "kubeconfig"
                 kubeconfig.write_text(cluster.kubeconfig, encoding="utf-8")
                 settings = read_flags(
@@ -135,7 +136,7 @@ def _in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InShop:
                 )
                 async with asyncio.TaskGroup() as group:
                     updater = group.create_task(serve(settings, clock, environ={}))
-                    await test(shop)
+                    await test(workload)
                     updater.cancel()
 
         try:
@@ -146,95 +147,95 @@ def _in_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InShop:
     return run
 
 
-def test_a_group_is_through_wave_by_wave(in_shop: InShop) -> None:
-    """Each wave begins when the kubelet is done with the one before; nobody waits for a pass."""
+def test_a_group_is_updated_in_waves_without_intervals(in_sandbox: InSandbox) -> None:
+    """Each wave begins when the kubelet has finished the former one, without an interval."""
 
-    async def test(shop: Shop) -> None:
+    async def test(workload: Workload) -> None:
         await asyncio.sleep(INTERVAL * 1.5)
-        await shop.recommend("600m")
-        assert await shop.resized(1) < SECONDS
-        assert await shop.resized(3) < 3 * SECONDS
+        await workload.recommend("600m")
+        assert await workload.resized(1) < SECONDS
+        assert await workload.resized(3) < 3 * SECONDS
         await asyncio.sleep(INTERVAL)
         before = passes()
         await asyncio.sleep(3 * INTERVAL)
-        assert passes() - before == 3  # where nothing happens the interval alone wakes it
-        assert shop.resizes() == [200, 200, 200]
+        assert passes() - before == 3  # without events only the interval triggers passes
+        assert workload.resizes() == [200, 200, 200]
 
-    in_shop(test, event_driven=True)
+    in_sandbox(test, event_driven=True)
 
 
-def test_without_the_flag_each_wave_takes_an_interval(in_shop: InShop) -> None:
-    async def test(shop: Shop) -> None:
+def test_without_the_flag_each_wave_takes_an_interval(in_sandbox: InSandbox) -> None:
+    async def test(workload: Workload) -> None:
         await asyncio.sleep(INTERVAL * 1.5)
-        await shop.recommend("600m")
+        await workload.recommend("600m")
         await asyncio.sleep(INTERVAL * 0.4)
-        assert shop.resizes() == []
-        assert await shop.resized(1) < INTERVAL * 0.2
+        assert workload.resizes() == []
+        assert await workload.resized(1) < INTERVAL * 0.2
         await asyncio.sleep(INTERVAL * 0.9)
-        assert len(shop.resizes()) == 1
+        assert len(workload.resizes()) == 1
         await asyncio.sleep(INTERVAL)
-        assert len(shop.resizes()) == 2
+        assert len(workload.resizes()) == 2
 
-    in_shop(test, event_driven=False)
+    in_sandbox(test, event_driven=False)
 
 
-def test_a_node_that_grows_wakes_a_pass(in_shop: InShop) -> None:
-    """X101: what it could not hold is sent again within seconds."""
+def test_a_node_that_grows_triggers_a_pass(in_sandbox: InSandbox) -> None:
+    """X101: an infeasible resize is sent again within seconds."""
 
-    async def test(shop: Shop) -> None:
+    async def test(workload: Workload) -> None:
         lower = {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"}
         policy = {"updatePolicy": {"evictionRequirements": [lower]}}  # no evictions
-        await shop.patch(VPAS.as_dicts(), {"spec": policy})
+        await workload.patch(VPAS.as_dicts(), {"spec": policy})
         await asyncio.sleep(INTERVAL * 1.5)
-        await shop.recommend("5")
+        await workload.recommend("5")
         await asyncio.sleep(INTERVAL * 2.5)
-        assert set(shop.resizes()) == {403}
-        kubelets = shop.cluster.kubelets
+        assert set(workload.resizes()) == {403}
+        kubelets = workload.cluster.kubelets
         for node in list(kubelets.nodes.values()):
             larger = Totals(16_000, node.shape.capacity.memory)
             await kubelets.reshape(replace(node.shape, capacity=larger))
-        before = len(shop.resizes())
-        assert await shop.resized(before + 1) < SECONDS
+        before = len(workload.resizes())
+        assert await workload.resized(before + 1) < SECONDS
         await asyncio.sleep(SECONDS)
-        assert shop.resizes()[before] == 200
+        assert workload.resizes()[before] == 200
 
-    in_shop(test, event_driven=True)
+    in_sandbox(test, event_driven=True)
 
 
 @pytest.mark.parametrize("event_driven", [False, True])
-def test_the_first_pass_takes_its_interval(in_shop: InShop, *, event_driven: bool) -> None:
-    async def test(shop: Shop) -> None:
+def test_the_first_pass_takes_its_interval(in_sandbox: InSandbox, *, event_driven: bool) -> None:
+    async def test(workload: Workload) -> None:
         await asyncio.sleep(INTERVAL / 2)
-        await shop.recommend("600m")
+        await workload.recommend("600m")
         await asyncio.sleep(INTERVAL * 0.4)
-        assert shop.resizes() == []
-        assert await shop.resized(1) < INTERVAL * 0.2
+        assert workload.resizes() == []
+        assert await workload.resized(1) < INTERVAL * 0.2
 
-    in_shop(test, event_driven=event_driven)
+    in_sandbox(test, event_driven=event_driven)
 
 
-def test_a_changed_policy_and_a_new_pod_are_news_too(in_shop: InShop) -> None:
-    async def test(shop: Shop) -> None:
-        await shop.patch(VPAS.as_dicts(), {"spec": {"updatePolicy": {"updateMode": "Off"}}})
-        await shop.recommend("600m")
+def test_a_changed_policy_and_a_new_pod_trigger_a_pass(in_sandbox: InSandbox) -> None:
+    async def test(workload: Workload) -> None:
+        await workload.patch(VPAS.as_dicts(), {"spec": {"updatePolicy": {"updateMode": "Off"}}})
+        await workload.recommend("600m")
         await asyncio.sleep(INTERVAL * 1.5)
-        assert shop.resizes() == []
+        assert workload.resizes() == []
         policy = {"updatePolicy": {"updateMode": "InPlaceOrRecreate"}}
-        await shop.patch(VPAS.as_dicts(), {"spec": policy})
-        assert await shop.resized(3) < 3 * SECONDS
-        await shop.patch(DEPLOYMENTS.as_dicts(), {"spec": {"replicas": 4}})
-        assert await shop.resized(4) < 2 * SECONDS
+        await workload.patch(VPAS.as_dicts(), {"spec": policy})
+        assert await workload.resized(3) < 3 * SECONDS
+        await workload.patch(DEPLOYMENTS.as_dicts(), {"spec": {"replicas": 4}})
+        assert await workload.resized(4) < 2 * SECONDS
 
-    in_shop(test, event_driven=True)
+    in_sandbox(test, event_driven=True)
 
 
-def test_evictions_go_on_as_replacements_become_ready_and_never_before(in_shop: InShop) -> None:
-    """A ReplicaSet whose new pods are right, and take half a minute to become Ready.
+def test_evictions_continue_when_replacements_are_ready(in_sandbox: InSandbox) -> None:
+    """A ReplicaSet whose new pods have the target, and become Ready after half a minute.
 
-    Meanwhile there is news all the time.
+    Meanwhile there are events all the time.
     """
 
-    async def test(shop: Shop) -> None:
+    async def test(workload: Workload) -> None:
         name = {"app": "batch"}
         probe = {"httpGet": {"port": 80}, "initialDelaySeconds": 30}
         container = {"name": "app", "image": "shop:1", "readinessProbe": probe}
@@ -247,23 +248,23 @@ def test_evictions_go_on_as_replacements_become_ready_and_never_before(in_shop: 
             },
         }
         sets, body = REPLICA_SETS.as_dicts(), {"metadata": {"name": "web"}, "spec": spec}
-        await shop.admin.create(sets, body, namespace="shop")
+        await workload.admin.create(sets, body, namespace="shop")
         target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
         scaled = {"targetRef": target, "updatePolicy": {"updateMode": "Recreate"}}
-        await shop.patch(VPAS.as_dicts(), {"spec": scaled})
+        await workload.patch(VPAS.as_dicts(), {"spec": scaled})
         await asyncio.sleep(INTERVAL * 1.5)
         larger = {"requests": {"cpu": "600m", "memory": "256Mi"}}
         template = {"spec": {"containers": [{**container, "resources": larger}]}}
-        await shop.patch(sets, {"spec": {"template": template}})
-        await shop.recommend("600m")
+        await workload.patch(sets, {"spec": {"template": template}})
+        await workload.recommend("600m")
         fewest, seconds = 3, 0
-        while len(shop.cluster.audit(userAgent=PROGRAM, subresource="eviction")) < 3:
+        while len(workload.cluster.audit(userAgent=PROGRAM, subresource="eviction")) < 3:
             await asyncio.sleep(1)
             seconds += 1
             noise = {"updateMode": "Recreate", "minReplicas": 1 + seconds % 2}
-            await shop.patch(VPAS.as_dicts(), {"spec": {"updatePolicy": noise}})
-            fewest = min(fewest, await shop.ready(name))
+            await workload.patch(VPAS.as_dicts(), {"spec": {"updatePolicy": noise}})
+            fewest = min(fewest, await workload.ready(name))
         assert 60 <= seconds < 60 + 3 * SECONDS
         assert fewest == 2
 
-    in_shop(test, event_driven=True)
+    in_sandbox(test, event_driven=True)

@@ -1,4 +1,4 @@
-"""What the updater remembers, what a restart makes it forget, and what each version allows."""
+"""The updater's state across passes and restarts, and the differences of versions."""
 
 import asyncio
 from dataclasses import replace
@@ -9,21 +9,21 @@ import pytest
 
 from common.kube.client import PatchType
 from common.kube.endpoints import DEPLOYMENTS, PODS, VPAS
-from updater.evaluate.update_order import Thresholds
+from updater.evaluate.update_verdict import Thresholds
 from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 MINUTE = timedelta(minutes=1)
 
 
-async def recommend_around(shop: UpdaterSandbox, cpu: str) -> None:
-    """Recommend this, in a range so wide that nobody leaves it."""
+async def recommend_within_range(sandbox: UpdaterSandbox, cpu: str) -> None:
+    """Recommend this, in a range that contains all requests."""
     container = {
         "containerName": "app",
         "target": {"cpu": cpu, "memory": "256Mi"},
         "lowerBound": {"cpu": "10m", "memory": "16Mi"},
         "upperBound": {"cpu": "2", "memory": "2Gi"},
     }
-    await shop.admin.patch(
+    await sandbox.admin.patch(
         VPAS.as_dicts(),
         "web",
         {"status": {"recommendation": {"containerRecommendations": [container]}}},
@@ -31,78 +31,78 @@ async def recommend_around(shop: UpdaterSandbox, cpu: str) -> None:
         namespace="shop",
         subresource="status",
     )
-    await shop.settle()
+    await sandbox.settle()
 
 
-async def passes(shop: UpdaterSandbox, count: int, *, restarting: bool = False) -> None:
-    """So many passes, a minute apart; each by a new process, or all by the same."""
-    updater = shop.updater()
+async def run_passes(sandbox: UpdaterSandbox, count: int, *, restarting: bool = False) -> None:
+    """Run passes, a minute apart, each in a new process or all in one."""
+    updater = sandbox.updater()
     for _ in range(count):
         await updater.run_once()
         await asyncio.sleep(60)
         if restarting:
-            updater = shop.updater()
+            updater = sandbox.updater()
 
 
-def test_that_mode_auto_is_deprecated_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.autoscale("Auto")
-        await shop.settle()
-        await passes(shop, 3)
+def test_the_deprecation_of_mode_auto_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.autoscale("Auto")
+        await sandbox.settle()
+        await run_passes(sandbox, 3)
 
     in_updater_sandbox(test)
     assert sum("mode Auto is deprecated" in message for message in caplog.messages) == 1
 
 
-# Versions before 1.36 take what never fits, and the kubelet says so; later ones refuse it.
+# Versions before 1.36 accept infeasible resizes, and the kubelet reports them.
 @pytest.mark.parametrize("version", ["1.33", "1.34", "1.35", "1.36"])
-def test_a_restart_costs_one_attempt_for_each_pod_at_most(version: str) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("InPlace")
-        await shop.recommend("9")
-        await passes(shop, 6)
-        tried = len(shop.calls("resize"))
+def test_a_restart_causes_at_most_one_attempt_for_each_pod(version: str) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("InPlace")
+        await sandbox.recommend("9")
+        await run_passes(sandbox, 6)
+        tried = len(sandbox.calls("resize"))
         assert tried == 3  # one for each pod
         for restart in (1, 2):
-            await passes(shop, 6)
-            assert len(shop.calls("resize")) - tried <= 3 * restart
-        assert len(shop.calls("resize")) - tried == (6 if version == "1.36" else 0)
-        await shop.recommend("600m")
-        await passes(shop, 4)
-        assert await shop.cpu() == ["600m"] * 3
-        assert shop.calls("eviction") == []
+            await run_passes(sandbox, 6)
+            assert len(sandbox.calls("resize")) - tried <= 3 * restart
+        assert len(sandbox.calls("resize")) - tried == (6 if version == "1.36" else 0)
+        await sandbox.recommend("600m")
+        await run_passes(sandbox, 4)
+        assert await sandbox.cpu() == ["600m"] * 3
+        assert sandbox.calls("eviction") == []
 
     in_updater_sandbox(test, version=version)
 
 
-def test_a_resize_starts_the_twelve_hours_anew_across_a_restart_too() -> None:
-    """Twenty minutes stand for the twelve hours."""
+def test_a_resize_restarts_the_twelve_hours_also_across_a_restart() -> None:
+    """With twenty minutes instead of twelve hours."""
 
-    async def test(shop: UpdaterSandbox) -> None:
-        shop.rules = replace(shop.rules, thresholds=Thresholds(min_lifetime=20 * MINUTE))
-        await shop.deploy()
-        await shop.autoscale("InPlaceOrRecreate")
-        await recommend_around(shop, "600m")
-        await passes(shop, 4)
-        assert shop.calls("resize") == []  # too young
+    async def test(sandbox: UpdaterSandbox) -> None:
+        sandbox.rules = replace(sandbox.rules, thresholds=Thresholds(min_lifetime=20 * MINUTE))
+        await sandbox.deploy()
+        await sandbox.autoscale("InPlaceOrRecreate")
+        await recommend_within_range(sandbox, "600m")
+        await run_passes(sandbox, 4)
+        assert sandbox.calls("resize") == []  # too young
         await asyncio.sleep(16 * 60)
-        await passes(shop, 4, restarting=True)
-        assert shop.calls("resize") == [200] * 3
+        await run_passes(sandbox, 4, restarting=True)
+        assert sandbox.calls("resize") == [200] * 3
 
-        await recommend_around(shop, "800m")
-        await passes(shop, 15, restarting=True)
-        assert shop.calls("resize") == [200] * 3  # young again, though the pods are not
+        await recommend_within_range(sandbox, "800m")
+        await run_passes(sandbox, 15, restarting=True)
+        assert sandbox.calls("resize") == [200] * 3  # too young again because of the resize
         await asyncio.sleep(5 * 60)
-        await passes(shop, 4)
-        assert await shop.cpu() == ["800m"] * 3
-        assert shop.calls("eviction") == []
+        await run_passes(sandbox, 4)
+        assert await sandbox.cpu() == ["800m"] * 3
+        assert sandbox.calls("eviction") == []
 
     in_updater_sandbox(test)
 
 
-async def deploy_with_limits(shop: UpdaterSandbox) -> None:
-    """Three pods of 256Mi with limits of 512Mi."""
+async def deploy_with_limits(sandbox: UpdaterSandbox) -> None:
+    """Create three pods with requests of 256Mi and limits of 512Mi."""
     resources = {
         "requests": {"cpu": "500m", "memory": "256Mi"},
         "limits": {"cpu": "1", "memory": "512Mi"},
@@ -111,12 +111,12 @@ async def deploy_with_limits(shop: UpdaterSandbox) -> None:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     body = {"metadata": {"name": "web"}, "spec": spec}
-    await shop.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
-    await shop.settle()
+    await sandbox.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
+    await sandbox.settle()
 
 
-async def memory_limits(shop: UpdaterSandbox) -> list[Any]:
-    listing = await shop.admin.list(PODS, namespace="shop")
+async def memory_limits(sandbox: UpdaterSandbox) -> list[Any]:
+    listing = await sandbox.admin.list(PODS, namespace="shop")
     resources = [pod.spec.containers[0].resources for pod in listing.items]
     return [(each.limits or {})["memory"] for each in resources if each is not None]
 
@@ -124,42 +124,44 @@ async def memory_limits(shop: UpdaterSandbox) -> list[Any]:
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 def test_memory_limits_shrink_in_place(mode: str, version: str) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await deploy_with_limits(shop)
-        await shop.autoscale(mode)
-        await shop.recommend("500m", "128Mi")
-        await passes(shop, 4)
-        assert await memory_limits(shop) == ["256Mi"] * 3
-        assert shop.calls("resize") == [200] * 3
-        assert shop.calls("eviction") == []
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await deploy_with_limits(sandbox)
+        await sandbox.autoscale(mode)
+        await sandbox.recommend("500m", "128Mi")
+        await run_passes(sandbox, 4)
+        assert await memory_limits(sandbox) == ["256Mi"] * 3
+        assert sandbox.calls("resize") == [200] * 3
+        assert sandbox.calls("eviction") == []
 
     in_updater_sandbox(test, version=version)
 
 
-def test_kubernetes_1_33_refuses_that_and_mode_in_place_waits() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await deploy_with_limits(shop)
-        await shop.autoscale("InPlace")
-        await shop.recommend("500m", "128Mi")
-        await passes(shop, 30)
-        calls = shop.calls("resize")
+def test_kubernetes_1_33_refuses_lower_memory_limits_and_mode_in_place_waits() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await deploy_with_limits(sandbox)
+        await sandbox.autoscale("InPlace")
+        await sandbox.recommend("500m", "128Mi")
+        await run_passes(sandbox, 30)
+        calls = sandbox.calls("resize")
         assert set(calls) == {422}
-        assert len(calls) <= 3 * 5  # ever more rarely
-        assert await memory_limits(shop) == ["512Mi"] * 3
-        assert shop.calls("eviction") == []
+        assert len(calls) <= 3 * 5  # with growing pauses
+        assert await memory_limits(sandbox) == ["512Mi"] * 3
+        assert sandbox.calls("eviction") == []
 
     in_updater_sandbox(test, version="1.33")
 
 
-def test_kubernetes_1_33_refuses_that_and_the_pod_is_replaced_where_that_is_allowed() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await deploy_with_limits(shop)
-        await shop.autoscale("InPlaceOrRecreate")
-        await shop.recommend("500m", "128Mi")
-        await passes(shop, 1)
-        assert 422 in shop.calls("resize")
-        assert shop.calls("eviction") == [201]
-        (message,) = await shop.told("EvictedByVPA")
+def test_kubernetes_1_33_refuses_lower_memory_limits_and_the_pod_is_replaced_where_allowed() -> (
+    None
+):
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await deploy_with_limits(sandbox)
+        await sandbox.autoscale("InPlaceOrRecreate")
+        await sandbox.recommend("500m", "128Mi")
+        await run_passes(sandbox, 1)
+        assert 422 in sandbox.calls("resize")
+        assert sandbox.calls("eviction") == [201]
+        (message,) = await sandbox.messages("EvictedByVPA")
         assert "[resize_refused] (VPA web" in message
 
     in_updater_sandbox(test, version="1.33")

@@ -1,4 +1,4 @@
-"""Plans of a whole updater, in virtual time: what they are based on, and that nobody notices."""
+"""Plans of a whole updater, in virtual time: their basis, and that they change nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.kube.lease import AdmissionStatus
-from common.recommendation.changes import ResourceChange
+from common.recommendation.resource_changes import ResourceChange
 from updater.decision import Reason
 from updater.preview import NotNow, PassPreview
 from updater.snapshot.selection import Scope
@@ -20,8 +20,8 @@ from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 
 @dataclass(slots=True)
-class Asleep(RecordingActuator):
-    """Evicts when it is told to."""
+class PausedActuator(RecordingActuator):
+    """An actuator that evicts after ``released``."""
 
     awake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -41,40 +41,40 @@ def decisions(plan: PassPreview | NotNow) -> Sequence[str]:
     return sorted(f"{each.action} {each.reason}" for each in plan.decisions.values())
 
 
-async def drifted(shop: UpdaterSandbox, mode: str = "Recreate", *, cpu: str = "100m") -> None:
-    """Three pods that request something else than is recommended."""
-    await shop.deploy()
-    await shop.autoscale(mode)
-    await shop.recommend(cpu)
+async def drifted(sandbox: UpdaterSandbox, mode: str = "Recreate", *, cpu: str = "100m") -> None:
+    """Create three pods whose requests differ from the target."""
+    await sandbox.deploy()
+    await sandbox.autoscale(mode)
+    await sandbox.recommend(cpu)
 
 
-def test_a_pass_does_what_was_planned_and_nothing_else_was_done() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await drifted(shop)
+def test_a_pass_carries_out_its_plan_and_planning_changes_nothing() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await drifted(sandbox)
         registry = CollectorRegistry()
-        updater = shop.updater(registry=registry)
+        updater = sandbox.updater(registry=registry)
         before = list(registry.collect())
         plan = await updater.plan()
         assert decisions(plan) == [
             *("evict outside_range", "wait budget_exhausted", "wait budget_exhausted")
         ]
-        assert shop.calls("eviction") == []
+        assert sandbox.calls("eviction") == []
         assert list(registry.collect()) == before
         await updater.run_once()
-        assert shop.calls("eviction") == [201]
+        assert sandbox.calls("eviction") == [201]
 
     in_updater_sandbox(test)
 
 
-def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await drifted(shop)
-        shop.admission = AdmissionStatus.STALE
-        plan = await shop.updater().plan()
+def test_a_plan_has_the_state_of_the_admission_lease_and_its_time() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await drifted(sandbox)
+        sandbox.admission = AdmissionStatus.STALE
+        plan = await sandbox.updater().plan()
         assert decisions(plan) == ["wait admission_not_ready"] * 3
         assert isinstance(plan, PassPreview)
         assert plan.admission is AdmissionStatus.STALE
-        assert plan.taken_at == shop.clock.now()
+        assert plan.taken_at == sandbox.clock.now()
 
     in_updater_sandbox(test)
 
@@ -88,14 +88,16 @@ def test_a_plan_knows_the_admission_lease_and_when_it_was_made() -> None:
         (Scope("elsewhere"), [], 0),
     ],
 )
-def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.settle()
-        await shop.autoscale("Recreate", name="idle")  # younger: the pods are the other one's
-        await shop.recommend("100m")
-        plan = await shop.updater().plan(scope)
+def test_a_plan_of_a_scope(scope: Scope, vpas: list[str], pods: int) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("Recreate")
+        await sandbox.settle()
+        await sandbox.autoscale(
+            "Recreate", name="idle"
+        )  # younger, so the other VPA controls the pods
+        await sandbox.recommend("100m")
+        plan = await sandbox.updater().plan(scope)
         assert len(decisions(plan)) == pods
         assert isinstance(plan, PassPreview)
         assert sorted(vpa.metadata.name for vpa in plan.vpas) == vpas
@@ -103,12 +105,12 @@ def test_only_what_is_asked_for(scope: Scope, vpas: list[str], pods: int) -> Non
     in_updater_sandbox(test)
 
 
-def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
-    """Two nodes of two cores, and three pods that would like 1.9 each: one resize has to wait."""
+def test_a_decision_is_valid_until_the_time_in_the_plan() -> None:
+    """Two nodes of two cores, and three pods with a target of 1.9: one resize has to wait."""
 
-    async def test(shop: UpdaterSandbox) -> None:
-        await drifted(shop, "InPlaceOrRecreate", cpu="1900m")
-        updater = shop.updater()
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await drifted(sandbox, "InPlaceOrRecreate", cpu="1900m")
+        updater = sandbox.updater()
         waiting: dict[str, datetime] = {}
         while not waiting:
             await updater.run_once()
@@ -121,24 +123,24 @@ def test_a_decision_stands_until_the_time_that_the_plan_tells() -> None:
                 if each.reason is Reason.RESIZE_DEFERRED and each.until is not None
             }
         uid, until = min(waiting.items(), key=lambda item: item[1])
-        assert until > shop.clock.now() + timedelta(minutes=4)
+        assert until > sandbox.clock.now() + timedelta(minutes=4)
         for seconds, deferred in ((-1, True), (1, False)):
-            left = until - shop.clock.now() + timedelta(seconds=seconds)
+            left = until - sandbox.clock.now() + timedelta(seconds=seconds)
             await asyncio.sleep(left.total_seconds())
             plan = await updater.plan()
             assert isinstance(plan, PassPreview)
             assert (plan.decisions[uid].reason is Reason.RESIZE_DEFERRED) is deferred
-            assert shop.calls("eviction") == []
+            assert sandbox.calls("eviction") == []
             await updater.run_once()
 
     in_updater_sandbox(test)
 
 
-def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await drifted(shop)
-        actuator = Asleep()
-        updater = shop.updater(actuator=actuator)
+def test_a_plan_waits_for_the_current_pass_and_includes_its_actions() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await drifted(sandbox)
+        actuator = PausedActuator()
+        updater = sandbox.updater(actuator=actuator)
         async with asyncio.TaskGroup() as group:
             group.create_task(updater.run_once())
             await asyncio.sleep(1)
@@ -148,17 +150,17 @@ def test_a_plan_waits_for_the_pass_that_goes_on_and_then_knows_what_that_did() -
             assert not planning.done()
             assert await updater.plan() is NotNow.PLANNING
             actuator.awake.set()
-        # One is taken to be gone, although the cache still shows it, and the others wait for it.
+        # One counts as deleted, although the cache still contains it, and the others wait for it.
         assert decisions(planning.result()) == ["wait budget_exhausted"] * 2
 
     in_updater_sandbox(test)
 
 
-def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await drifted(shop)
-        actuator = Asleep()
-        updater = shop.updater(actuator=actuator)
+def test_the_wait_for_an_endless_pass_is_bounded() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await drifted(sandbox)
+        actuator = PausedActuator()
+        updater = sandbox.updater(actuator=actuator)
         async with asyncio.TaskGroup() as group:
             group.create_task(updater.run_once())
             await asyncio.sleep(1)
@@ -169,21 +171,21 @@ def test_a_pass_without_end_is_not_waited_for_without_end() -> None:
     in_updater_sandbox(test)
 
 
-def test_a_plan_that_takes_too_long_is_given_up() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        shop.admission_takes = 31.0  # virtual seconds; half an interval is 30
-        updater = shop.updater()
+def test_a_slow_plan_times_out() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        sandbox.admission_takes = 31.0  # virtual seconds; half an interval is 30
+        updater = sandbox.updater()
         assert await updater.plan() is NotNow.TOO_SLOW
-        shop.admission_takes = 0.0
+        sandbox.admission_takes = 0.0
         assert isinstance(await updater.plan(), PassPreview)
 
     in_updater_sandbox(test)
 
 
 def test_without_fresh_caches_there_is_no_plan() -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        updater = shop.updater()
-        await shop.cluster.stop_api_server()
+    async def test(sandbox: UpdaterSandbox) -> None:
+        updater = sandbox.updater()
+        await sandbox.cluster.stop_api_server()
         assert await updater.plan() is NotNow.NOT_FRESH
 
     in_updater_sandbox(test)

@@ -1,4 +1,4 @@
-"""What a pass remembers of the last picture: it sees what somebody sees who looks afresh."""
+"""Incremental snapshots of passes: they equal snapshots that are built from scratch."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -25,52 +25,62 @@ STEPS = 25
 PROGRESSING = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
 
 
-class Looker:
-    """Takes pictures of a shop's caches as a pass does."""
+class SnapshotTaker:
+    """Takes snapshots of the caches as a pass does."""
 
-    def __init__(self, shop: UpdaterSandbox) -> None:
-        self.caches = shop.caches
-        self.targets = Targets(shop.client, shop.caches.controllers)
+    def __init__(self, sandbox: UpdaterSandbox) -> None:
+        self.caches = sandbox.caches
+        self.targets = Targets(sandbox.client, sandbox.caches.controllers)
         self.errors = ObjectErrors("updater", CollectorRegistry())
-        self.matcher = Matcher(shop.caches.controllers, self.targets, self.errors)
-        self.builder = SnapshotBuilder(shop.caches.controllers, self.errors)
+        self.matcher = Matcher(sandbox.caches.controllers, self.targets, self.errors)
+        self.builder = SnapshotBuilder(sandbox.caches.controllers, self.errors)
 
-    async def look(self) -> ClusterSnapshot:
+    async def take(self) -> ClusterSnapshot:
         self.targets.begin_cycle(60.0)
         vpas = list(self.caches.vpas.snapshot.items())
         selected, _ = await select_vpas(vpas, self.targets, self.errors)
-        pods = await divide_pods(self.caches.pods.snapshot)
-        matched = await self.matcher.match(pods.live, selected)
-        return await self.builder.build(selected, matched, pods, self.caches.limit_ranges.snapshot)
+        pods, _ = await divide_pods(self.caches.pods.snapshot)
+        matched = await self.matcher.match(pods, selected)
+        limit_ranges = self.caches.limit_ranges.snapshot
+        autoscaled = await self.builder.build(selected, matched, limit_ranges)
+        living = frozenset(pod.metadata.uid for pod in pods)
+        return ClusterSnapshot(autoscaled=autoscaled, living=living)
 
 
-class Meddler:
-    """Changes something about a shop, whatever that is."""
+class RandomChanges:
+    """Random changes of the cluster's objects."""
 
-    def __init__(self, shop: UpdaterSandbox, seed: int) -> None:
-        self.shop = shop
+    def __init__(self, sandbox: UpdaterSandbox, seed: int) -> None:
+        self.sandbox = sandbox
         self.random = Random(seed)
-        self.made = 0
+        self.counter = 0
 
-    async def meddle(self) -> None:
+    async def change(self) -> None:
         changes: tuple[Callable[[], Awaitable[None]], ...] = (
             *(self.scale, self.roll, self.orphan, self.delete_pod, self.relabel),
-            *(self.recommend, self.rival, self.retire, self.retarget, self.limit, self.nothing),
+            *(
+                self.recommend,
+                self.add_conflicting_vpa,
+                self.delete_vpa,
+                self.retarget,
+                self.limit,
+                self.change_nothing,
+            ),
         )
-        with contextlib.suppress(KubeError):  # what it was about may be gone
+        with contextlib.suppress(KubeError):  # the object may be deleted
             await self.random.choice(changes)()
 
     async def patch(self, endpoint: Any, name: str, body: Any, **more: Any) -> None:
-        await self.shop.admin.patch(
+        await self.sandbox.admin.patch(
             endpoint.as_dicts(), name, body, patch_type=PatchType.MERGE, namespace="shop", **more
         )
 
     async def pod(self) -> str:
-        listing = await self.shop.admin.list(PODS, namespace="shop")
+        listing = await self.sandbox.admin.list(PODS, namespace="shop")
         return self.random.choice(sorted(pod.metadata.name for pod in listing.items))
 
     async def vpa(self) -> str:
-        listing = await self.shop.admin.list(VPAS, namespace="shop")
+        listing = await self.sandbox.admin.list(VPAS, namespace="shop")
         return self.random.choice(sorted(vpa.metadata.name for vpa in listing.items))
 
     async def scale(self) -> None:
@@ -87,7 +97,7 @@ class Meddler:
         await self.patch(PODS, await self.pod(), {"metadata": {"ownerReferences": None}})
 
     async def delete_pod(self) -> None:
-        await self.shop.admin.delete(PODS, await self.pod(), namespace="shop")
+        await self.sandbox.admin.delete(PODS, await self.pod(), namespace="shop")
 
     async def relabel(self) -> None:
         label = self.random.choice(("web", "other", None))
@@ -98,17 +108,17 @@ class Meddler:
         status = {"recommendation": {"containerRecommendations": [target]}}
         await self.patch(VPAS, await self.vpa(), {"status": status}, subresource="status")
 
-    async def rival(self) -> None:
-        self.made += 1
+    async def add_conflicting_vpa(self) -> None:
+        self.counter += 1
         mode = self.random.choice(("Recreate", "Recreate", "InPlaceOrRecreate", "Initial", "Off"))
-        await self.shop.autoscale(mode, name=f"{self.random.choice('az')}-{self.made}")
+        await self.sandbox.autoscale(mode, name=f"{self.random.choice('az')}-{self.counter}")
 
-    async def retire(self) -> None:
-        await self.shop.admin.delete(VPAS, await self.vpa(), namespace="shop")
-        await self.rival()
+    async def delete_vpa(self) -> None:
+        await self.sandbox.admin.delete(VPAS, await self.vpa(), namespace="shop")
+        await self.add_conflicting_vpa()
 
     async def retarget(self) -> None:
-        name = self.random.choice(("web", "web", "web", "nobody"))
+        name = self.random.choice(("web", "web", "web", "missing"))
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
         await self.patch(VPAS, await self.vpa(), {"spec": {"targetRef": target}})
 
@@ -119,73 +129,73 @@ class Meddler:
             "spec": {"limits": [{"type": "Container", "max": {"cpu": cpu}}]},
         }
         with contextlib.suppress(KubeError):
-            await self.shop.admin.delete(LIMIT_RANGES, "limits", namespace="shop")
-        await self.shop.admin.create(LIMIT_RANGES.as_dicts(), body, namespace="shop")
+            await self.sandbox.admin.delete(LIMIT_RANGES, "limits", namespace="shop")
+        await self.sandbox.admin.create(LIMIT_RANGES.as_dicts(), body, namespace="shop")
 
-    async def nothing(self) -> None:
-        """Nothing happens."""
+    async def change_nothing(self) -> None:
+        """Leave all objects unchanged."""
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_who_remembers_sees_what_is_there(seed: int) -> None:
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        remembering, meddler = Looker(shop), Meddler(shop, seed)
+def test_an_incremental_snapshot_equals_a_new_one(seed: int) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("Recreate")
+        remembering, meddler = SnapshotTaker(sandbox), RandomChanges(sandbox, seed)
         seen = 0
         for _ in range(STEPS):
-            await meddler.meddle()
-            await shop.settle()
-            found = await remembering.look()
-            assert found == await Looker(shop).look()
+            await meddler.change()
+            await sandbox.settle()
+            found = await remembering.take()
+            assert found == await SnapshotTaker(sandbox).take()
             seen += sum(len(each.pods) for each in found.autoscaled)
         assert seen
 
     in_updater_sandbox(test)
 
 
-def test_who_looks_again_gets_the_same_objects() -> None:
-    """So it is seen at a glance that nothing has changed; a change makes one VPA another one."""
+def test_an_unchanged_snapshot_has_the_same_objects() -> None:
+    """So an unchanged VPA is detected by identity; a change replaces one VPA."""
 
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.settle()
-        looker, meddler = Looker(shop), Meddler(shop, 0)
-        first, second = await looker.look(), await looker.look()
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("Recreate")
+        await sandbox.settle()
+        looker, meddler = SnapshotTaker(sandbox), RandomChanges(sandbox, 0)
+        first, second = await looker.take(), await looker.take()
         assert [each.vpa.metadata.name for each in first.autoscaled] == ["web"]
         assert second.autoscaled[0] is first.autoscaled[0]
         for change in (meddler.recommend, meddler.delete_pod, meddler.limit, meddler.scale):
-            before = await looker.look()
+            before = await looker.take()
             await change()
-            await shop.settle()
-            after = await looker.look()
+            await sandbox.settle()
+            after = await looker.take()
             assert after.autoscaled[0] is not before.autoscaled[0], change
-        assert await looker.look() == await Looker(shop).look()
+        assert await looker.take() == await SnapshotTaker(sandbox).take()
 
     in_updater_sandbox(test)
 
 
-def test_a_deployment_that_says_the_same_is_no_change_and_a_rollout_is_one() -> None:
-    """The status of Deployments is written all the time; VPAs rest as long as it says the same."""
+def test_an_unchanged_deployment_keeps_the_snapshot_and_a_rollout_changes_it() -> None:
+    """The status of Deployments is written often; VPAs are skipped while it is equal."""
 
-    async def test(shop: UpdaterSandbox) -> None:
-        await shop.deploy()
-        await shop.autoscale("Recreate")
-        await shop.settle()
-        looker, meddler = Looker(shop), Meddler(shop, 0)
-        before = (await looker.look()).autoscaled[0]
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await sandbox.deploy()
+        await sandbox.autoscale("Recreate")
+        await sandbox.settle()
+        looker, meddler = SnapshotTaker(sandbox), RandomChanges(sandbox, 0)
+        before = (await looker.take()).autoscaled[0]
         assert not before.rollouts
         await meddler.patch(DEPLOYMENTS, "web", {"metadata": {"annotations": {"team": "shop"}}})
         status = {"conditions": [{**PROGRESSING, "lastUpdateTime": "2026-01-02T00:00:00Z"}]}
         await meddler.patch(DEPLOYMENTS, "web", {"status": status}, subresource="status")
-        await shop.settle()
-        assert (await looker.look()).autoscaled[0] is before
+        await sandbox.settle()
+        assert (await looker.take()).autoscaled[0] is before
 
         never = {"annotations": {"kubelet.sandbox/ready-delay": "never"}}
         await meddler.patch(DEPLOYMENTS, "web", {"spec": {"template": {"metadata": never}}})
-        await shop.settle()
-        after = (await looker.look()).autoscaled[0]
+        await sandbox.settle()
+        after = (await looker.take()).autoscaled[0]
         web = Controller("shop", "Deployment", "web", "apps/v1")
         assert after.rollouts == {web: Rollout(replicas=3, max_unavailable=0)}
         assert set(after.deployments.values()) == {web}

@@ -1,4 +1,4 @@
-"""``sandbox.virtual_time``: waits pass at once and in order; sockets and threads get their turn."""
+"""``sandbox.virtual_time``: sleeps take no time and end in order; sockets and threads work."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from sandbox import virtual_time
 from sandbox.virtual_time import EPOCH, VirtualClock
 
 
-def test_an_hour_of_sleep_passes_in_milliseconds() -> None:
+def test_an_hour_of_sleep_takes_milliseconds() -> None:
     async def main(clock: VirtualClock) -> timedelta:
         await asyncio.sleep(3600)
         return clock.now() - EPOCH
@@ -38,7 +38,7 @@ def test_timers_fire_in_order_and_each_at_its_own_time() -> None:
 def test_loopback_traffic_takes_no_virtual_time() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
-            await asyncio.sleep(1)  # the server's own work does take time
+            await asyncio.sleep(1)  # the server's own sleep takes virtual time
             writer.write(line)
         writer.close()
 
@@ -46,7 +46,7 @@ def test_loopback_traffic_takes_no_virtual_time() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.timeout(101):  # a jump past bytes on their way would end here
+        async with asyncio.timeout(101):  # would time out if time advanced during the transfer
             for number in range(100):
                 line = b"%d\n" % number
                 writer.write(line)
@@ -59,7 +59,7 @@ def test_loopback_traffic_takes_no_virtual_time() -> None:
     assert virtual_time.run(main) == timedelta(seconds=100)
 
 
-def test_bytes_that_the_kernel_holds_back_are_waited_for() -> None:
+def test_bytes_that_the_kernel_delays_are_waited_for() -> None:
     async def halting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             for byte in line:  # one small segment after the other
@@ -84,7 +84,7 @@ def test_bytes_that_the_kernel_holds_back_are_waited_for() -> None:
     assert virtual_time.run(main) == timedelta()
 
 
-def test_time_stands_still_while_a_thread_works() -> None:
+def test_time_does_not_advance_while_a_thread_works() -> None:
     async def main(clock: VirtualClock) -> timedelta:
         release = threading.Event()
         asyncio.get_running_loop().call_later(3600, lambda: None)
@@ -96,7 +96,7 @@ def test_time_stands_still_while_a_thread_works() -> None:
     assert virtual_time.run(main) == timedelta()
 
 
-def test_a_timeout_that_waits_for_nothing_ends_at_its_time() -> None:
+def test_an_idle_timeout_ends_at_its_time() -> None:
     async def main(clock: VirtualClock) -> timedelta:
         try:
             async with asyncio.timeout(30):
@@ -109,7 +109,7 @@ def test_a_timeout_that_waits_for_nothing_ends_at_its_time() -> None:
 
 
 def test_a_task_that_waits_until_a_time_is_not_woken_before() -> None:
-    """Time would stand still: the task waits again, and is woken at once."""
+    """Otherwise time would not advance: the task would wait again, and wake immediately."""
     due = 0.1 + 0.2  # a rounding error after 0.3
 
     async def wait(_clock: VirtualClock) -> int:

@@ -1,4 +1,4 @@
-"""Watches over HTTP: how they end, and what is asked for."""
+"""Watches over HTTP: their parameters and their end."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ async def names(client: KubeClient, version: str = "10") -> list[str]:
         return [event.name async for event in events]
 
 
-async def test_a_watch_asks_for_bookmarks_and_a_bounded_time() -> None:
+async def test_a_watch_requests_bookmarks_and_a_timeout() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(WATCH, Reply(chunks=[ADDED[:20], ADDED[20:]]))
         assert await names(client) == ["a"]
@@ -48,17 +48,17 @@ async def test_a_version_that_is_too_old(reply: Reply) -> None:
             await names(client)
 
 
-async def test_a_stream_that_breaks_in_the_middle_of_a_line() -> None:
+async def test_a_stream_that_breaks_within_a_line() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(WATCH, Reply(chunks=[ADDED, ADDED[:15]], cut=True))
         events = client.watch(PODS, resource_version="10")
         assert (await anext(events)).resource_version == "11"
         with pytest.raises(UnreachableError):
             await anext(events)
-        assert client.reachable  # it answered; whether it still does, the next call tells
+        assert client.reachable  # it responded; the next call shows if it still does
 
 
-async def test_a_refused_watch_is_the_error_of_the_answer() -> None:
+async def test_a_refused_watch_raises_the_error_of_the_response() -> None:
     async with FakeApi() as api, api.client() as client:
         api.on(WATCH, status(403, "Forbidden"))
         with pytest.raises(ForbiddenError):
