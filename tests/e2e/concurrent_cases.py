@@ -1,8 +1,8 @@
-"""Cases that leave the components alone run side by side: what they do most is wait.
+"""Concurrent execution of the cases that don't change the components.
 
-Such a case is marked ``concurrent``, and takes nothing but its ``case`` and its parameters. All of
-them are begun before the first one is looked at, in the order of the session; then pytest's turn
-of each is to wait for its end.
+These cases are marked ``concurrent``, and have no fixture but ``case``. All of them are started
+before pytest runs the first one, in the order of the session; then pytest only waits for each
+of them.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from e2e.world import Case
+from e2e.cluster import Case
 
-Cases: TypeAlias = Callable[[pytest.Item], AbstractAsyncContextManager[Case]]
-"""Makes the namespace that an item's case has for itself."""
+CaseFactory: TypeAlias = Callable[[pytest.Item], AbstractAsyncContextManager[Case]]
+"""Create the namespace of an item's case."""
 
-AT_A_TIME = 8  # more of them, and two cores are what they wait for
+MAX_CONCURRENT = 8  # more are limited by two CPU cores
 
 _BODY = pytest.StashKey[Callable[..., Any]]()
 _RUNNING = pytest.StashKey["Running"]()
@@ -28,43 +28,43 @@ _RUNNING = pytest.StashKey["Running"]()
 
 @dataclass(eq=False)
 class Running:
-    """One case that was begun with the others."""
+    """A concurrent case that was started."""
 
     task: asyncio.Task[None]
-    seconds: float = 0  # from its turn to its end; 0 before that
-    told: str = ""  # what one wants to see when it has failed
+    seconds: float = 0  # duration without the wait for the semaphore; 0 until its end
+    description: str = ""  # of the cluster, if the case failed
 
 
-def put_off(item: pytest.Function) -> None:
-    """Let an item, once it has its turn, wait for the end of what :func:`begun` began."""
+def make_concurrent(item: pytest.Function) -> None:
+    """Replace an item's function by one that waits for the task that :func:`running` started."""
     item.stash[_BODY] = item.obj
 
     async def ended(**_: object) -> None:
-        running = item.stash[_RUNNING]
+        started = item.stash[_RUNNING]
         try:
-            await running.task
+            await started.task
         finally:
-            print(running.told)  # noqa: T201 - shown when a test fails
+            print(started.description)  # noqa: T201 - shown when a test fails
 
     item.obj = ended
 
 
-def is_put_off(item: pytest.Item) -> bool:
+def is_concurrent(item: pytest.Item) -> bool:
     return _BODY in item.stash
 
 
 def seconds(item: pytest.Item) -> float | None:
-    """How long a case took that ran beside others; None for all others."""
+    """Return the duration of a concurrent case; None for other cases."""
     return item.stash[_RUNNING].seconds if _RUNNING in item.stash else None
 
 
 @contextlib.asynccontextmanager
-async def begun(items: Sequence[pytest.Item], cases: Cases) -> AsyncIterator[None]:
-    """Run those of the items that were put off; none outlives the context."""
-    room = asyncio.Semaphore(AT_A_TIME)
+async def running(items: Sequence[pytest.Item], cases: CaseFactory) -> AsyncIterator[None]:
+    """Start the concurrent items; cancel them at the end of the context."""
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
     for item in items:
-        if isinstance(item, pytest.Function) and is_put_off(item):
-            item.stash[_RUNNING] = Running(asyncio.create_task(_run(item, cases, room)))
+        if isinstance(item, pytest.Function) and is_concurrent(item):
+            item.stash[_RUNNING] = Running(asyncio.create_task(_run(item, cases, slots)))
     try:
         yield
     finally:
@@ -74,23 +74,17 @@ async def begun(items: Sequence[pytest.Item], cases: Cases) -> AsyncIterator[Non
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(item: pytest.Function, cases: Cases, room: asyncio.Semaphore) -> None:
+async def _run(item: pytest.Function, cases: CaseFactory, slots: asyncio.Semaphore) -> None:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    async with room:
-        running, start = item.stash[_RUNNING], monotonic()
+    async with slots:
+        started, start = item.stash[_RUNNING], monotonic()
         try:
             async with cases(item) as case:
-                await _carried_out(item, case, running, parameters)
+                try:
+                    await item.stash[_BODY](case=case, **parameters)
+                except BaseException as error:
+                    if not isinstance(error, asyncio.CancelledError):
+                        started.description = await case.cluster.describe(case.namespace)
+                    raise
         finally:
-            running.seconds = monotonic() - start
-
-
-async def _carried_out(
-    item: pytest.Function, case: Case, running: Running, parameters: dict[str, Any]
-) -> None:
-    try:
-        await item.stash[_BODY](case=case, **parameters)
-    except BaseException as error:
-        if not isinstance(error, asyncio.CancelledError):
-            running.told = await case.world.describe(case.namespace)
-        raise
+            started.seconds = monotonic() - start

@@ -10,23 +10,23 @@ import pytest
 import pytest_asyncio
 
 from e2e import concurrent_cases
-from e2e.clusters import WEBHOOK_PORT, Kept, why_no_port
-from e2e.world import Case, World, case_of, installed
+from e2e.cluster import Case, Cluster, installed_cluster, new_case
+from e2e.control_plane import WEBHOOK_PORT, SingleTaskContext, port_error
 
 _HERE = Path(__file__).parent
-_TIMEOUT = 180  # seconds, for a case with the start of the cluster before it
+_TIMEOUT = 300  # seconds; the first case includes the start of the cluster
 _FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "last: a case about the whole run")
     config.addinivalue_line(
-        "markers", "concurrent: a case that leaves the components alone, and runs beside others"
+        "markers", "concurrent: a case that doesn't change the components, and runs beside others"
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One loop for all: the cluster's kubelets run on it, so it must never stand still."""
+    """Run all cases in the session's event loop, which the cluster's kubelets need all the time."""
     for item in items:
         if _HERE not in item.path.parents:
             continue
@@ -35,15 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.timeout(_TIMEOUT))
         marks = {mark.name for mark in item.iter_markers()}
         if isinstance(item, pytest.Function) and "concurrent" in marks and "skip" not in marks:
-            concurrent_cases.put_off(item)
-    items.sort(key=_turn)
+            concurrent_cases.make_concurrent(item)
+    items.sort(key=_position)
 
 
-def _turn(item: pytest.Item) -> int:
-    """Cases that run beside others come first: then nobody takes a component from them."""
+def _position(item: pytest.Item) -> int:
+    """Order concurrent cases before those that change or restart components."""
     if item.get_closest_marker("last"):
         return 2
-    return 0 if concurrent_cases.is_put_off(item) else 1
+    return 0 if concurrent_cases.is_concurrent(item) else 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,10 +58,10 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def ends_in_order() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: with the processes that it started.
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C, so that the processes of the run are stopped.
 
-    A shell starts what runs in the background with Ctrl-C ignored, and then that would be, too.
+    A shell starts background commands with SIGINT ignored, so install Python's handler.
     """
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     terminate = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -71,35 +71,35 @@ def ends_in_order() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def world(
-    tmp_path_factory: pytest.TempPathFactory, ends_in_order: None
-) -> AsyncIterator[World]:
-    if reason := why_no_port(WEBHOOK_PORT):
+async def cluster(
+    tmp_path_factory: pytest.TempPathFactory, interrupt_on_sigterm: None
+) -> AsyncIterator[Cluster]:
+    if reason := port_error(WEBHOOK_PORT):
         pytest.exit(reason, returncode=2)
     folder: Path = tmp_path_factory.mktemp("controlplane")
-    kept = Kept(lambda: installed(folder))
+    context = SingleTaskContext(lambda: installed_cluster(folder))
     try:
-        yield await kept.entered()
+        yield await context.enter()
     finally:
-        await kept.leave()
+        await context.exit()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def begun(world: World, request: pytest.FixtureRequest) -> AsyncIterator[None]:
-    """The cases that run beside others, until they have ended."""
-    async with concurrent_cases.begun(request.session.items, partial(case_of, world)):
+async def concurrent_tasks(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """Start the concurrent cases of the session."""
+    async with concurrent_cases.running(request.session.items, partial(new_case, cluster)):
         yield
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def case(
-    world: World, begun: None, request: pytest.FixtureRequest
+    cluster: Cluster, concurrent_tasks: None, request: pytest.FixtureRequest
 ) -> AsyncIterator[Case | None]:
-    """A namespace for a case; None for one that was begun before and has its own."""
-    if concurrent_cases.is_put_off(request.node):
+    """Create the namespace of a case; None for a concurrent case, which has one already."""
+    if concurrent_cases.is_concurrent(request.node):
         yield None
         return
-    async with case_of(world, request.node) as made:
-        yield made
+    async with new_case(cluster, request.node) as case:
+        yield case
         if request.node.stash.get(_FAILED, False):
-            print(await made.world.describe(made.namespace))  # noqa: T201 - shown when a test fails
+            print(await case.cluster.describe(case.namespace))  # noqa: T201 - shown when a test fails

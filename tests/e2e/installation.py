@@ -1,4 +1,4 @@
-"""Our manifests in a cluster: installed with kubectl, changed for a case, and put back."""
+"""Our manifests in a cluster: install them with kubectl, change them for a case, restore them."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.kubectl import Kubectl, KubectlError, run
+from e2e.kubectl import Kubectl, KubectlError, run_command
 
 OVERLAY = Path(__file__).parent / "overlay"
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -15,7 +15,7 @@ SYSTEM = "kube-system"
 RECOMMENDER = "vpa-recommender"
 UPDATER = "vpa-updater"
 ADMISSION = "vpa-admission-controller"
-CERTIFICATES = "vpa-certs"  # a CronJob: no process to wait for, but an account of ours
+CERTIFICATES = "vpa-certs"  # a CronJob with its own service account
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)
 ACCOUNTS = (*COMPONENTS, CERTIFICATES)
 OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
@@ -29,33 +29,35 @@ class Installation:
         self._overlay = overlay
 
     async def install(self) -> None:
-        """Do what docs/operations.md says, and wait until everything is ready."""
+        """Follow docs/operations.md, and wait until everything is ready."""
         certs = ("certs", f"--kubeconfig={self._kubectl.kubeconfig}")
-        code, printed = await run(sys.executable, "-P", "-m", *certs)
+        code, printed = await run_command(sys.executable, "-P", "-m", *certs)
         if code:
             raise KubectlError(f"{' '.join(certs)} ended with {code}:\n{printed}")
         await self.apply()
-        await self.ready()
+        await self.wait_until_ready()
 
     async def apply(self) -> list[str]:
-        """Apply the overlay; kubectl's line for each object."""
+        """Apply the overlay, and return kubectl's line for each object."""
         return (await self._kubectl("apply", "-k", str(self._overlay))).splitlines()
 
-    async def ready(self, *names: str) -> None:
-        """Wait until the Deployments, all of ours unless some are named, are rolled out."""
+    async def wait_until_ready(self, *names: str) -> None:
+        """Wait until the named Deployments, by default all of ours, are rolled out."""
         for name in names or COMPONENTS:
             await self._kubectl(
-                "rollout", "status", f"deployment/{name}", "--timeout=60s", namespace=SYSTEM
+                *("rollout", "status", f"deployment/{name}", "--timeout=120s"),
+                namespace=SYSTEM,
+                seconds=130,
             )
 
     async def restore(self) -> None:
-        """Undo whatever was scaled, and other changes of what the manifests say."""
+        """Reset the replicas, and all other fields that are in the manifests."""
         await self.apply()
-        await self.ready()
+        await self.wait_until_ready()
 
     @asynccontextmanager
-    async def without(self, name: str) -> AsyncIterator[None]:
-        """No pod of this component."""
+    async def scaled_to_zero(self, name: str) -> AsyncIterator[None]:
+        """Run a block without pods of a component."""
         await self.scale(name, 0)
         try:
             yield
@@ -63,8 +65,10 @@ class Installation:
             await self.restore()
 
     @asynccontextmanager
-    async def changed(self, name: str, *arguments: str, replicas: int = 1) -> AsyncIterator[None]:
-        """A component with more arguments, and with so many replicas."""
+    async def with_arguments(
+        self, name: str, *arguments: str, replicas: int = 1
+    ) -> AsyncIterator[None]:
+        """Run a block with additional arguments of a component."""
         path = "/spec/template/spec/containers/0/args/-"
         operations: list[dict[str, str | int]] = [
             {"op": "add", "path": path, "value": argument} for argument in arguments
@@ -77,29 +81,29 @@ class Installation:
     async def patched(
         self, name: str, patch: str, *, kind: str = "strategic"
     ) -> AsyncIterator[None]:
-        """A component whose Deployment is patched."""
+        """Run a block with a patched Deployment of a component."""
         target = f"deployment/{name}"
         before = json.loads(await self._kubectl("get", target, "-o", "json", namespace=SYSTEM))
         back = json.dumps([{"op": "replace", "path": "/spec", "value": before["spec"]}])
         try:
             await self._patch(target, patch, kind)
-            await self.ready(name)
+            await self.wait_until_ready(name)
             yield
         finally:
-            # Applying the manifests would keep what they say nothing about.
+            # Applying the manifests would keep fields that aren't in them.
             await self._patch(target, back, "json")
-            await self.ready(name)
+            await self.wait_until_ready(name)
 
     async def _patch(self, target: str, patch: str, kind: str) -> None:
         words = ("patch", target, f"--type={kind}", f"--patch={patch}")
         await self._kubectl(*words, namespace=SYSTEM)
 
     async def scale(self, name: str, replicas: int) -> None:
-        """Scale, and wait until so many pods are ready, or all are gone."""
+        """Scale a component, and wait until its pods are ready or, for 0, deleted."""
         await self._kubectl(
             "scale", f"deployment/{name}", f"--replicas={replicas}", namespace=SYSTEM
         )
-        await self.ready(name)
+        await self.wait_until_ready(name)
         if not replicas:
             await self._kubectl(
                 "wait", "pod", f"--selector=app={name}", "--for=delete", "--timeout=60s",

@@ -1,4 +1,4 @@
-"""Stock kubectl, as an operator types it."""
+"""The kubectl program."""
 
 import asyncio
 import os
@@ -6,13 +6,14 @@ from pathlib import Path
 
 
 class KubectlError(AssertionError):
-    """kubectl ended with another code than 0; the message is what it printed."""
+    """kubectl failed; the message contains its output."""
 
 
-async def run(*words: str, within: float = 60) -> tuple[int, str]:
-    """Run a command; its exit code, and all that it printed.
+async def run_command(*words: str, seconds: float = 60) -> tuple[int, str]:
+    """Run a command, and return its exit code and its output, stderr included.
 
-    It doesn't outlive this call: what takes longer than ``within`` seconds is killed.
+    Raises:
+        TimeoutError: the command took longer than ``seconds``, and was killed.
     """
     environ = {key: value for key, value in os.environ.items() if key != "NAMESPACE"}
     process = await asyncio.create_subprocess_exec(
@@ -23,7 +24,7 @@ async def run(*words: str, within: float = 60) -> tuple[int, str]:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(seconds):
             printed, _ = await process.communicate()
     finally:
         if process.returncode is None:
@@ -39,20 +40,20 @@ class Kubectl:
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
-    async def __call__(self, *words: str, namespace: str = "", within: float = 60) -> str:
-        """What it printed.
+    async def __call__(self, *words: str, namespace: str = "", seconds: float = 60) -> str:
+        """Return the output of a successful command.
 
         Raises:
-            KubectlError: it ended with another code than 0.
+            KubectlError: the exit code isn't 0.
         """
-        code, printed = await self.try_(*words, namespace=namespace, within=within)
+        code, printed = await self.run(*words, namespace=namespace, seconds=seconds)
         if code:
             raise KubectlError(f"kubectl {' '.join(words)} ended with {code}:\n{printed}")
         return printed
 
-    async def try_(self, *words: str, namespace: str = "", within: float = 60) -> tuple[int, str]:
-        """The exit code, and what it printed."""
+    async def run(self, *words: str, namespace: str = "", seconds: float = 60) -> tuple[int, str]:
+        """Return the exit code and the output of a command."""
         scope = [f"--namespace={namespace}"] if namespace else []
-        return await run(
-            "kubectl", f"--kubeconfig={self.kubeconfig}", *scope, *words, within=within
+        return await run_command(
+            "kubectl", f"--kubeconfig={self.kubeconfig}", *scope, *words, seconds=seconds
         )

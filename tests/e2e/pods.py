@@ -1,11 +1,11 @@
-"""Pods of a case: how they are written, and what an object of the API says of them."""
+"""Pod templates of cases, and accessors for pods as JSON objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Object = dict[str, Any]
 
-LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests of a pod that uses little
+LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests far above the default usage
 
 
 def template(
@@ -13,19 +13,19 @@ def template(
     *,
     requests: Mapping[str, str] = LARGE,
     limits: Mapping[str, str] | None = None,
-    uses: Mapping[str, str] | None = None,
+    usage: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     container: Mapping[str, Any] | None = None,
-    beside: Sequence[Mapping[str, Any]] = (),
+    extra_containers: Sequence[Mapping[str, Any]] = (),
     spec: Mapping[str, Any] | None = None,
 ) -> Object:
-    """A simulated pod with the label ``app``, as a workload's template has it.
+    """Return the pod template of a workload, with the label ``app``.
 
-    ``uses`` is what each container uses (30m and 60Mi unless said), ``annotations`` steer the
-    simulated kubelet (sandbox/scenarios/README.md), ``container`` adds fields, ``beside`` are
-    more containers, ``spec`` more fields of the pod.
+    ``usage`` is the usage of each container, by default 30m and 60Mi. ``annotations`` configure
+    the simulated kubelet (sandbox/scenarios/README.md). ``container`` and ``spec`` add fields to
+    the container ``app`` and to the pod's spec.
     """
-    usage = {"cpu": "30m", "memory": "60Mi", **(uses or {})}
+    used = {"cpu": "30m", "memory": "60Mi", **(usage or {})}
     resources = {"requests": dict(requests), **({"limits": dict(limits)} if limits else {})}
     main = {
         "name": "app",
@@ -37,41 +37,43 @@ def template(
         "metadata": {
             "labels": {"app": name},
             "annotations": {
-                **{f"usage.sandbox/{key}": value for key, value in usage.items()},
+                **{f"usage.sandbox/{key}": value for key, value in used.items()},
                 **(annotations or {}),
             },
         },
-        "spec": {"containers": [main, *beside], **(spec or {})},
+        "spec": {"containers": [main, *extra_containers], **(spec or {})},
     }
 
 
-def within(lower: Mapping[str, str], target: Mapping[str, str], upper: Mapping[str, str]) -> Object:
-    """What is recommended for a container."""
+def recommendation(
+    lower: Mapping[str, str], target: Mapping[str, str], upper: Mapping[str, str]
+) -> Object:
+    """Return the recommendation of a container, without its name."""
     return {"lowerBound": dict(lower), "target": dict(target), "upperBound": dict(upper)}
 
 
 def requests(pod: Object) -> dict[str, str]:
-    """What the first container of a pod requests."""
+    """Return the requests of a pod's first container."""
     found: dict[str, str] = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
     return found
 
 
 def restarts(pod: Object) -> int:
-    """How often the first container was restarted."""
+    """Return the restart count of a pod's first container."""
     count: int = pod["status"]["containerStatuses"][0]["restartCount"]
     return count
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether all containers are."""
+    """Return True if all containers of a pod are ready."""
     statuses = pod["status"].get("containerStatuses") or ()
     return bool(statuses) and all(status["ready"] for status in statuses)
 
 
-def runs_with(pod: Object, wanted: Mapping[str, str]) -> bool:
-    """Whether a pod asks for these requests, and its kubelet says that it has them."""
+def has_requests(pod: Object, wanted: Mapping[str, str]) -> bool:
+    """Return True if a ready pod has these requests in its spec and in its status."""
     if not is_ready(pod):
         return False
     reported = pod["status"]["containerStatuses"][0].get("resources", {}).get("requests", {})
-    asked = requests(pod)
-    return all(asked.get(name) == reported.get(name) == wanted[name] for name in wanted)
+    specified = requests(pod)
+    return all(specified.get(name) == reported.get(name) == wanted[name] for name in wanted)

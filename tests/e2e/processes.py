@@ -1,49 +1,46 @@
-"""The processes behind pods that really run: their memory, and the ports on which they listen.
-
-Linux only, as /proc is.
-"""
+"""The processes of pods: their memory and their listening ports. Linux only: reads /proc."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from controlplane.processes import usage_of
 
-_LISTENS = "0A"  # as /proc/net/tcp has it
+_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
-def memory(uid: str) -> float:
-    """Return what the processes of a pod have resident, in MiB."""
+def resident_mib(uid: str) -> float:
+    """Return the resident memory of a pod's processes, in MiB."""
     return sum(usage_of(int(folder.name)).memory_mib for folder in _processes(uid))
 
 
-def listening(uid: str) -> set[int]:
+def listening_ports(uid: str) -> set[int]:
     """Return the TCP ports on which the processes of a pod listen."""
     sockets: dict[str, int] = {}
     for family in ("tcp", "tcp6"):
         for line in Path("/proc/net", family).read_text().splitlines()[1:]:
             _, local, _, state, *rest = line.split()
-            if state == _LISTENS:
+            if state == _LISTEN:
                 sockets[f"socket:[{rest[5]}]"] = int(local.rpartition(":")[2], 16)
     return {
-        sockets[opened] for folder in _processes(uid) for opened in _opened(folder) & sockets.keys()
+        sockets[file] for folder in _processes(uid) for file in _open_files(folder) & sockets.keys()
     }
 
 
 def _processes(uid: str) -> Iterator[Path]:
-    """Those whose command line names the folder of the pod."""
+    """Yield the /proc folders of processes whose command line contains the pod's folder."""
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdecimal() and f"/{uid}/" in (folder / "cmdline").read_text():
                 yield folder
-        except (OSError, UnicodeDecodeError):  # it has ended, or is none of ours
+        except (OSError, UnicodeDecodeError):  # ended meanwhile, or another program
             continue
 
 
-def _opened(process: Path) -> set[str]:
+def _open_files(process: Path) -> set[str]:
     found = set()
     for descriptor in (process / "fd").iterdir():
         try:
             found.add(str(descriptor.readlink()))
-        except FileNotFoundError:  # it was closed just now
+        except FileNotFoundError:  # closed meanwhile
             continue
     return found

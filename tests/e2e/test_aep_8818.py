@@ -1,70 +1,68 @@
-"""AEP-8818, in-place updates only: one case for each line of the document's test plan."""
+"""AEP-8818, in-place updates without eviction: one case per line of its test plan."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from common.kube.client import PatchType
 from common.kube.endpoints import PODS, STATEFUL_SETS, VPAS
+from e2e.cluster import OTHER_RECOMMENDER, QUOTAS, Case
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
-from e2e.world import BY_HAND, QUOTAS, Case
 from sandbox.kubelet.pod_resources import Totals
 from workloads import autoscaler
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _FITTING = {"cpu": "300m", "memory": "256Mi"}
-_TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # of nodes with 16 CPUs
+_TOO_MUCH = {"cpu": "20", "memory": "256Mi"}  # nodes have 16 CPUs
 _MORE = {"cpu": "24", "memory": "256Mi"}
 _STATE = "kubelet.sandbox/resize"
 
 
 @pytest.mark.concurrent
-async def test_basic_in_place_update(case: Case) -> None:
-    """AEP-8818: a pod is resized where it is, without a restart."""
+@pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
+async def test_basic_in_place_update(case: Case, mode: str) -> None:
+    """AEP-8818: a pod is resized in place, without a restart."""
     await case.deploy("web", requests=LARGE)
-    before = {pod["metadata"]["uid"] for pod in await case.running("web")}
-    await case.autoscale("web", "InPlace")
-    pods = await case.fits("web")
+    before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web")}
+    await case.create_vpa("web", mode)
+    pods = await case.wait_until_applied("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     assert not case.evictions()
 
-    async def reported() -> bool:  # Events follow in the background
+    async def reported() -> bool:  # Events are sent in the background
         return bool(await case.events("InPlaceResizedByVPA"))
 
-    await case.world.until(reported, "the resize is reported")
+    await case.cluster.wait_for(reported, "the resize is reported")
 
 
 @pytest.mark.concurrent
 @pytest.mark.parametrize("state", ["error", "deferred", "unknown-reason", "silent"])
 async def test_no_eviction_on_failure(case: Case, state: str) -> None:
-    """AEP-8818: whatever the kubelet makes of a resize, no pod is evicted for it."""
-    before = await _advised(case, _FITTING, annotations={_STATE: state})
-    await _asked_for(case, _FITTING)
-    await case.world.passes(UPDATER, 12)  # the time-outs of the other mode are over
+    """AEP-8818: no pod is evicted, whatever the state of its resize."""
+    before = await _deploy_with_target(case, _FITTING, annotations={_STATE: state})
+    await _wait_for_requests(case, _FITTING)
+    await case.cluster.wait_for_cycles(UPDATER, 12)  # longer than InPlaceOrRecreate's timeouts
     assert await case.uids("web") == before
     assert not case.evictions()
-    assert len(case.resizes()) == len(before), "the same is not sent twice"
+    assert len(case.resizes()) == len(before), "the same resize is not sent twice"
 
 
 async def test_gate_off_rejects(case: Case) -> None:
-    """AEP-8818: without the gate no VPA gets the mode; one that has it keeps it."""
-    world = case.world
-    await case.autoscale("older", "InPlace", recommenders=BY_HAND)
-    path = world.kubectl.kubeconfig.with_name(f"{case.namespace}.yaml")
-    kind = {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler"}
-    path.write_text(yaml.safe_dump(kind | autoscaler("newer", "InPlace")))
+    """AEP-8818: with the gate off no VPA can be set to the mode; existing ones keep it."""
+    cluster = case.cluster
+    await case.create_vpa("older", "InPlace", recommenders=OTHER_RECOMMENDER)
+    path = case.write_vpa(autoscaler("newer", "InPlace"))
 
     async def refused() -> str:
-        words = ("create", "--dry-run=server", "-f", str(path))
-        code, printed = await world.kubectl.try_(*words, namespace=case.namespace)
+        words = ("create", "--dry-run=server", "-f", path)
+        code, printed = await cluster.kubectl.run(*words, namespace=case.namespace)
         return printed if code else ""
 
-    async with world.installation.changed(ADMISSION, "--feature-gates=InPlace=false"):
-        sentence = await world.until(refused, "a new VPA with the mode is refused")
+    async with cluster.installation.with_arguments(ADMISSION, "--feature-gates=InPlace=false"):
+        sentence = await cluster.wait_for(refused, "a new VPA with the mode is refused")
         assert 'The VerticalPodAutoscaler "newer" is invalid: ' in sentence
         assert "feature gate InPlace" in sentence
         await case.edit(VPAS, "older", updatePolicy={"updateMode": "InPlace", "minReplicas": 1})
@@ -72,11 +70,11 @@ async def test_gate_off_rejects(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_waits_indefinitely_while_in_progress(case: Case) -> None:
-    """AEP-8818: no time-out ends a resize that the kubelet is at; nothing more is sent."""
-    before = await _advised(case, _FITTING, annotations={_STATE: "stuck"})
-    await _asked_for(case, _FITTING)
-    await _told(case, "PodResizeInProgress")
-    await case.world.passes(UPDATER, 12)  # longer than --in-place-in-progress-timeout
+    """AEP-8818: a resize in progress has no timeout, and is not sent again."""
+    before = await _deploy_with_target(case, _FITTING, annotations={_STATE: "stuck"})
+    await _wait_for_requests(case, _FITTING)
+    await _wait_for_condition(case, "PodResizeInProgress")
+    await case.cluster.wait_for_cycles(UPDATER, 12)  # longer than --in-place-in-progress-timeout
     assert await case.uids("web") == before
     assert not case.evictions()
     assert len(case.resizes()) == len(before)
@@ -84,16 +82,16 @@ async def test_waits_indefinitely_while_in_progress(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_failed_then_retried_with_success(case: Case) -> None:
-    """AEP-8818: what was refused for want of room is sent again, and fits once there is room."""
-    world = case.world
-    # The updater can't foresee what a quota with this scope refuses.
-    await case.limit(scopes=("NotTerminating",), **{"requests.cpu": "250m"})
-    before = await _advised(case, _FITTING)
-    await _refused(case, times=1)
-    await world.passes(UPDATER, 2)
+    """AEP-8818: a refused resize is retried, and succeeds when the quota has room."""
+    cluster = case.cluster
+    # The preflight doesn't evaluate quotas with this scope.
+    await case.create_quota(scopes=("NotTerminating",), **{"requests.cpu": "250m"})
+    before = await _deploy_with_target(case, _FITTING)
+    await _wait_for_refusals(case, times=1)
+    await cluster.wait_for_cycles(UPDATER, 2)
     assert not case.resizes()
     await case.edit(QUOTAS, "quota", hard={"requests.cpu": "4"})
-    pods = await case.fits("web")
+    pods = await case.wait_until_applied("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     assert not case.evictions()
@@ -101,12 +99,12 @@ async def test_failed_then_retried_with_success(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_a_kubelet_that_failed_has_success_with_the_same_resize(case: Case) -> None:
-    """AEP-8818, failed then retried with success: after an error it is the kubelet that retries."""
-    before = await _advised(case, _FITTING, annotations={_STATE: "error"})
-    await _asked_for(case, _FITTING)
-    await _told(case, "PodResizeInProgress", reason="Error")
-    await _heal(case)
-    pods = await case.fits("web")
+    """AEP-8818, failed then retried with success: after an error the kubelet retries."""
+    before = await _deploy_with_target(case, _FITTING, annotations={_STATE: "error"})
+    await _wait_for_requests(case, _FITTING)
+    await _wait_for_condition(case, "PodResizeInProgress", reason="Error")
+    await _repair_kubelet(case)
+    pods = await case.wait_until_applied("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert len(case.resizes()) == len(before)
     assert not case.evictions()
@@ -114,9 +112,9 @@ async def test_a_kubelet_that_failed_has_success_with_the_same_resize(case: Case
 
 @pytest.mark.concurrent
 async def test_infeasible_waits(case: Case) -> None:
-    """AEP-8818: a resize that the kubelet calls infeasible leaves the pod running as it is."""
-    before = await _infeasible_in_the_status(case)
-    await case.world.passes(UPDATER, 6)
+    """AEP-8818: a pod whose resize is infeasible keeps running unchanged."""
+    before = await _deploy_infeasible(case)
+    await case.cluster.wait_for_cycles(UPDATER, 6)
     assert await case.uids("web") == before
     assert not case.evictions()
     for pod in await case.pods("web"):
@@ -127,21 +125,21 @@ async def test_infeasible_waits(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_status_infeasible_is_stored(case: Case) -> None:
-    """AEP-8818: what the spec asks for is remembered, and the pod is passed over because of it.
+    """AEP-8818: an infeasible resize in the status is cached, and the pod is skipped.
 
-    Kubernetes 1.36 refuses what is too much for a node before its kubelet sees it, so the kubelet
-    says it on purpose.
+    The API server of Kubernetes 1.36 refuses requests beyond the node's capacity, so the
+    simulated kubelet reports Infeasible for any resize.
     """
-    before = await _infeasible_in_the_status(case)
-    await _remembered(case, len(before))
+    before = await _deploy_infeasible(case)
+    await _wait_until_skipped(case, len(before))
     assert len(case.resizes()) == len(before), "each pod once"
 
 
 @pytest.mark.concurrent
 async def test_node_capacity_is_stored(case: Case) -> None:
-    """AEP-8818: so is what the API server refuses with the cause NodeCapacity (Kubernetes 1.36)."""
-    before = await _advised(case, _TOO_MUCH)
-    await _remembered(case, len(before))
+    """AEP-8818: a resize refused with the cause NodeCapacity (Kubernetes 1.36) is cached."""
+    before = await _deploy_with_target(case, _TOO_MUCH)
+    await _wait_until_skipped(case, len(before))
     assert len(case.resizes(code=403)) == len(before), "each pod once"
     assert await case.uids("web") == before
     assert not case.resizes() + case.evictions()
@@ -149,38 +147,38 @@ async def test_node_capacity_is_stored(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_no_retry_while_unchanged(case: Case) -> None:
-    """AEP-8818: nothing is sent again while nothing is lower, not even where more is wanted."""
-    before = await _advised(case, _TOO_MUCH)
-    await _remembered(case, len(before))
-    skipped = await _skipped(case)
-    await case.world.passes(UPDATER, 4)
-    assert await _skipped(case) > skipped, "it was looked at, and passed over"
-    await case.advise("web", app=_MORE)
-    await case.world.passes(UPDATER, 4)
+    """AEP-8818: a cached resize isn't retried for the same or a higher target."""
+    before = await _deploy_with_target(case, _TOO_MUCH)
+    await _wait_until_skipped(case, len(before))
+    skipped = await _skip_count(case)
+    await case.cluster.wait_for_cycles(UPDATER, 4)
+    assert await _skip_count(case) > skipped, "the pod was considered and skipped"
+    await case.set_recommendation("web", app=_MORE)
+    await case.cluster.wait_for_cycles(UPDATER, 4)
     assert len(case.resizes(code=403)) == len(before)
     assert not case.resizes() + case.evictions()
 
 
 @pytest.mark.concurrent
 async def test_retry_when_lowered_after_node_capacity(case: Case) -> None:
-    """AEP-8818: one resource that is lower is enough, though another one is higher."""
-    before = await _advised(case, _TOO_MUCH)
-    await _remembered(case, len(before))
-    await case.advise("web", app={"cpu": "300m", "memory": "512Mi"})
-    pods = await case.fits("web")
+    """AEP-8818: one lower resource is enough for a retry, even if another one is higher."""
+    before = await _deploy_with_target(case, _TOO_MUCH)
+    await _wait_until_skipped(case, len(before))
+    await case.set_recommendation("web", app={"cpu": "300m", "memory": "512Mi"})
+    pods = await case.wait_until_applied("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not case.evictions()
 
 
 @pytest.mark.concurrent
 async def test_retry_when_lowered_after_status_infeasible(case: Case) -> None:
-    """AEP-8818: the same where the kubelet still says Infeasible about what was sent before."""
-    before = await _infeasible_in_the_status(case)
-    await _remembered(case, len(before))
-    await _heal(case)
+    """AEP-8818: a lower target is sent although the status still is Infeasible."""
+    before = await _deploy_infeasible(case)
+    await _wait_until_skipped(case, len(before))
+    await _repair_kubelet(case)
     lowered = {"cpu": "200m", "memory": "256Mi"}
-    await case.advise("web", app=lowered)
-    pods = await case.fits("web")
+    await case.set_recommendation("web", app=lowered)
+    pods = await case.wait_until_applied("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert len(case.resizes()) == 2 * len(before)
     assert not case.evictions()
@@ -188,13 +186,13 @@ async def test_retry_when_lowered_after_status_infeasible(case: Case) -> None:
 
 @pytest.mark.concurrent
 async def test_success_clears(case: Case) -> None:
-    """AEP-8818: after a success the first attempt counts as none, and may be made anew."""
-    before = await _advised(case, _TOO_MUCH)
-    await _remembered(case, len(before))
-    await case.advise("web", app=_FITTING)
-    await case.fits("web")
-    await case.advise("web", app=_TOO_MUCH)
-    await _refused(case, times=2 * len(before))
+    """AEP-8818: a successful resize clears the cache, and the first target is tried again."""
+    before = await _deploy_with_target(case, _TOO_MUCH)
+    await _wait_until_skipped(case, len(before))
+    await case.set_recommendation("web", app=_FITTING)
+    await case.wait_until_applied("web")
+    await case.set_recommendation("web", app=_TOO_MUCH)
+    await _wait_for_refusals(case, times=2 * len(before))
     assert await case.uids("web") == before
     assert not case.evictions()
 
@@ -205,23 +203,23 @@ async def test_success_clears(case: Case) -> None:
 async def test_a_pending_resize_follows_the_recommendation(
     case: Case, state: str, mode: str
 ) -> None:
-    """AEP-8818: another recommendation replaces a pending resize, or takes it back."""
+    """AEP-8818: a new recommendation replaces a pending resize, or reverts it."""
     await case.deploy("web", requests=_SMALL, annotations={_STATE: state})
-    before = await case.ready("web")
-    # More replicas than there are, so that no pod is evicted.
+    before = await case.wait_until_ready("web")
+    # More than the replicas, so that no pod is evicted.
     policy = {"updateMode": mode, "minReplicas": 3}
-    await case.autoscale("web", mode, updatePolicy=policy, recommenders=BY_HAND)
-    await case.advise("web", app=_FITTING)
-    await _asked_for(case, _FITTING)
-    await _told(case, "PodResizePending", reason=state.capitalize())
+    await case.create_vpa("web", mode, updatePolicy=policy, recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_FITTING)
+    await _wait_for_requests(case, _FITTING)
+    await _wait_for_condition(case, "PodResizePending", reason=state.capitalize())
     lowered = {"cpu": "200m", "memory": "256Mi"}
-    await case.advise("web", app=lowered)
-    await _asked_for(case, lowered)
-    await case.advise("web", app=_SMALL)
-    await _asked_for(case, _SMALL)
-    await case.fits("web")
-    await case.world.passes(UPDATER, 4)
-    assert len(case.resizes()) == 3 * len(before), "nothing is sent twice"
+    await case.set_recommendation("web", app=lowered)
+    await _wait_for_requests(case, lowered)
+    await case.set_recommendation("web", app=_SMALL)
+    await _wait_for_requests(case, _SMALL)
+    await case.wait_until_applied("web")
+    await case.cluster.wait_for_cycles(UPDATER, 4)
+    assert len(case.resizes()) == 3 * len(before), "no resize is sent twice"
     pods = await case.pods("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(_pending(pod) for pod in pods)
@@ -231,22 +229,22 @@ async def test_a_pending_resize_follows_the_recommendation(
 
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 async def test_cluster_conditions_improve(case: Case, mode: str) -> None:
-    """AEP-8818: what no node could hold is tried again once the nodes have grown."""
-    kubelets = case.world.cluster.kubelets
+    """AEP-8818: a resize beyond the capacity of the nodes is retried after they grew."""
+    kubelets = case.cluster.control_plane.kubelets
     shapes = [node.shape for node in kubelets.nodes.values()]
     await case.deploy("web", requests=_SMALL)
-    before = await case.ready("web")
+    before = await case.wait_until_ready("web")
     policy = {"updateMode": mode, "minReplicas": 3}
-    await case.autoscale("web", mode, updatePolicy=policy, recommenders=BY_HAND)
-    await case.advise("web", app=_TOO_MUCH)
-    await _refused(case, times=len(before))
-    await case.world.passes(UPDATER, 4)
+    await case.create_vpa("web", mode, updatePolicy=policy, recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_TOO_MUCH)
+    await _wait_for_refusals(case, times=len(before))
+    await case.cluster.wait_for_cycles(UPDATER, 4)
     assert not case.resizes()
     try:
         for shape in shapes:
             larger = Totals(4 * shape.capacity.cpu, shape.capacity.memory)
             await kubelets.reshape(replace(shape, capacity=larger))
-        pods = await case.fits("web")
+        pods = await case.wait_until_applied("web")
     finally:
         for shape in shapes:
             await kubelets.reshape(shape)
@@ -257,57 +255,57 @@ async def test_cluster_conditions_improve(case: Case, mode: str) -> None:
 
 @pytest.mark.concurrent
 async def test_stale_entries_are_cleaned(case: Case) -> None:
-    """AEP-8818: what is remembered of a pod goes with it, and says nothing about its successor.
+    """AEP-8818: the cache entry of a deleted pod isn't used for its replacement.
 
-    The successor has the pod's name, but not its uid.
+    The replacement has the pod's name, but another uid.
     """
-    world, infeasible = case.world, {_STATE: "infeasible"}
+    cluster, infeasible = case.cluster, {_STATE: "infeasible"}
     await case.deploy("web", requests=_SMALL, annotations=infeasible, controller=STATEFUL_SETS)
-    before = await case.ready("web")
+    before = await case.wait_until_ready("web")
     target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
-    await case.autoscale("web", "InPlace", targetRef=target, recommenders=BY_HAND)
-    await case.advise("web", app=_FITTING)
-    await _remembered(case, len(before))
-    await world.client.delete(PODS, "web-0", namespace=case.namespace)
+    await case.create_vpa("web", "InPlace", targetRef=target, recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_FITTING)
+    await _wait_until_skipped(case, len(before))
+    await cluster.client.delete(PODS, "web-0", namespace=case.namespace)
 
-    async def succeeded() -> bool:
+    async def replaced() -> bool:
         return len(await case.uids("web") - before) == 1
 
-    await world.until(succeeded, "web-0 is another pod")
-    await case.ready("web")
-    await case.advise("web", app={"cpu": "500m", "memory": "256Mi"})
+    await cluster.wait_for(replaced, "web-0 is another pod")
+    await case.wait_until_ready("web")
+    await case.set_recommendation("web", app={"cpu": "500m", "memory": "256Mi"})
 
     async def sent() -> bool:
         return len(case.resizes()) > len(before)
 
-    await world.until(sent, "the successor is resized")
-    await world.passes(UPDATER, 4)
+    await cluster.wait_for(sent, "the replacement is resized")
+    await cluster.wait_for_cycles(UPDATER, 4)
     assert sorted(case.resizes()) == ["web-0", "web-0", "web-1"]
     assert not case.evictions()
 
 
-async def _advised(
+async def _deploy_with_target(
     case: Case, target: dict[str, str], *, annotations: Mapping[str, str] | None = None
 ) -> set[str]:
-    """Two small pods, and a VPA in mode InPlace with a recommendation; the pods' uids."""
+    """Deploy two small pods, and a VPA in mode InPlace with this target; return their uids."""
     await case.deploy("web", requests=_SMALL, annotations=annotations)
-    before = await case.ready("web")
-    await case.autoscale("web", "InPlace", recommenders=BY_HAND)
-    await case.advise("web", app=target)
+    before = await case.wait_until_ready("web")
+    await case.create_vpa("web", "InPlace", recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=target)
     return before
 
 
-async def _asked_for(case: Case, wanted: Mapping[str, str]) -> None:
-    async def asked() -> bool:
+async def _wait_for_requests(case: Case, wanted: Mapping[str, str]) -> None:
+    async def requested() -> bool:
         return all(requests(pod) == wanted for pod in await case.pods("web"))
 
-    await case.world.until(asked, "every pod asks for its target")
+    await case.cluster.wait_for(requested, "every pod requests its target")
 
 
-async def _told(case: Case, kind: str, *, reason: str = "") -> None:
-    """Wait until the kubelet says something about every pod's resize."""
+async def _wait_for_condition(case: Case, kind: str, *, reason: str = "") -> None:
+    """Wait until every pod has a condition of its resize."""
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return all(
             any(
                 (one["type"], one["status"], one.get("reason", "")) == (kind, "True", reason)
@@ -316,7 +314,7 @@ async def _told(case: Case, kind: str, *, reason: str = "") -> None:
             for pod in await case.pods("web")
         )
 
-    await case.world.until(told, f"{kind} {reason}")
+    await case.cluster.wait_for(reported, f"{kind} {reason}")
 
 
 def _pending(pod: Object) -> bool:
@@ -324,17 +322,17 @@ def _pending(pod: Object) -> bool:
     return any(one["type"] == "PodResizePending" for one in conditions)
 
 
-async def _infeasible_in_the_status(case: Case) -> set[str]:
-    """Pods whose kubelet has called their resize infeasible; their uids."""
-    before = await _advised(case, _FITTING, annotations={_STATE: "infeasible"})
-    await _told(case, "PodResizePending", reason="Infeasible")
+async def _deploy_infeasible(case: Case) -> set[str]:
+    """Deploy pods with an infeasible resize in their status; return their uids."""
+    before = await _deploy_with_target(case, _FITTING, annotations={_STATE: "infeasible"})
+    await _wait_for_condition(case, "PodResizePending", reason="Infeasible")
     return before
 
 
-async def _heal(case: Case) -> None:
-    """From now on the kubelet carries resizes out."""
+async def _repair_kubelet(case: Case) -> None:
+    """Let the kubelet carry resizes out from now on."""
     for pod in await case.pods("web"):
-        await case.world.client.patch(
+        await case.cluster.client.patch(
             PODS.as_dicts(),
             pod["metadata"]["name"],
             {"metadata": {"annotations": {_STATE: None}}},
@@ -343,25 +341,25 @@ async def _heal(case: Case) -> None:
         )
 
 
-async def _refused(case: Case, *, times: int) -> None:
+async def _wait_for_refusals(case: Case, *, times: int) -> None:
     async def refused() -> bool:
         return len(case.resizes(code=403)) >= times
 
-    await case.world.until(refused, f"{times} resizes are refused")
+    await case.cluster.wait_for(refused, f"{times} resizes are refused")
 
 
-async def _remembered(case: Case, pods: int) -> None:
-    """Wait until the updater passes so many pods over because of what did not fit before."""
+async def _wait_until_skipped(case: Case, pods: int) -> None:
+    """Wait until the updater skips this number of pods because of cached infeasible resizes."""
 
-    async def told() -> bool:
+    async def reported() -> bool:
         events = await case.events("InPlaceResizeSkipped")
         assert all("[infeasible_cached]" in event["message"] for event in events)
         return len({event["involvedObject"]["uid"] for event in events}) == pods
 
-    await case.world.until(told, f"{pods} pods are passed over")
+    await case.cluster.wait_for(reported, f"{pods} pods are skipped")
 
 
-async def _skipped(case: Case) -> float:
-    """How often pods were passed over for that."""
+async def _skip_count(case: Case) -> float:
+    """Return how many times pods were skipped for that reason."""
     metric = "vpa_updater_in_place_infeasible_skip_pods_total"
-    return await case.world.total(UPDATER, metric, vpa_namespace=case.namespace)
+    return await case.cluster.metric_total(UPDATER, metric, vpa_namespace=case.namespace)

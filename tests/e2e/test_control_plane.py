@@ -1,4 +1,4 @@
-"""A real control plane: ready soon, restarted without loss, and gone without a trace."""
+"""A real control plane: its start, restarts, failures and end."""
 
 import asyncio
 import os
@@ -32,8 +32,8 @@ def needs_programs() -> None:
         pytest.skip(str(error))
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Processes whose command line names the folder, but those that run the cluster."""
+def server_processes(folder: Path) -> list[int]:
+    """Return the server processes whose command line contains the folder."""
     return [pid for pid, words in _commands() if any(f"={folder}/" in word for word in words)]
 
 
@@ -92,26 +92,28 @@ async def until(holds: Callable[[], bool], seconds: float) -> None:
             await asyncio.sleep(0.05)
 
 
-async def lose_the_scheduler(folder: Path) -> None:
+async def kill_the_scheduler(folder: Path) -> None:
     async with running_control_plane(Scenario(), folder=folder, metrics=False) as plane:
         os.kill(plane.servers.scheduler.pid, signal.SIGKILL)
         await asyncio.Event().wait()
 
 
-async def test_it_is_ready_within_twenty_seconds_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_the_cluster_is_ready_within_twenty_seconds_and_stops_all_servers(
+    tmp_path: Path,
+) -> None:
     began = monotonic()
     async with running_control_plane(SCENARIO, folder=tmp_path) as plane:
         took = monotonic() - began
-        print(f"boot to ready: {took:.1f} s")  # noqa: T201 - a figure for who runs this
+        print(f"boot to ready: {took:.1f} s")  # noqa: T201 - a figure, shown with -s
         assert took < READY_WITHIN
         ports = ports_of(plane)
-        assert len(processes_of(tmp_path)) == 4
+        assert len(server_processes(tmp_path)) == 4
         assert plane.usage()["kube-apiserver"].memory_mib > 50
         async with plane.client("test") as client:
             assert {"shop", "default"} <= {
                 name.metadata.name for name in (await client.list(NAMESPACES)).items
             }
-    assert processes_of(tmp_path) == []
+    assert server_processes(tmp_path) == []
     assert [port for port in ports if await is_open(port)] == []
 
 
@@ -135,7 +137,7 @@ async def test_a_restart_keeps_data_and_port(tmp_path: Path) -> None:
         assert "apiserver_request_total" in await plane.metrics_text()
 
 
-async def test_a_watch_from_before_a_forgotten_history_is_gone(tmp_path: Path) -> None:
+async def test_a_watch_from_before_the_history_was_dropped_gets_410(tmp_path: Path) -> None:
     async with (
         running_control_plane(Scenario(), folder=tmp_path, metrics=False) as plane,
         plane.client("test") as client,
@@ -147,18 +149,18 @@ async def test_a_watch_from_before_a_forgotten_history_is_gone(tmp_path: Path) -
             await read_to_the_end(client.watch(CONFIG_MAPS, resource_version=old))
 
 
-async def test_a_server_that_dies_ends_the_cluster_with_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_the_failure_of_a_server_stops_the_cluster_and_shows_its_log(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        await lose_the_scheduler(tmp_path)
+        await kill_the_scheduler(tmp_path)
     assert raised.group_contains(ProcessEndedError, match="kube-scheduler ended with exit code -9")
-    assert processes_of(tmp_path) == []
+    assert server_processes(tmp_path) == []
 
 
-async def test_a_failure_inside_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_failure_in_the_block_stops_all_servers(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="of the test"):
         async with running_control_plane(Scenario(), folder=tmp_path, metrics=False):
             raise LookupError("of the test")
-    assert processes_of(tmp_path) == []
+    assert server_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -170,18 +172,18 @@ async def test_a_failure_inside_leaves_nothing_behind(tmp_path: Path) -> None:
             signal.SIGKILL,
             id="SIGKILL",
             marks=pytest.mark.skipif(
-                sys.platform != "linux", reason="the kernel's help is Linux's"
+                sys.platform != "linux", reason="PR_SET_PDEATHSIG exists on Linux only"
             ),
         ),
     ],
 )
-async def test_the_end_of_the_program_is_the_end_of_the_servers(
+async def test_a_signal_to_the_program_stops_the_servers(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     kubeconfig, folder = tmp_path / "kubeconfig", tmp_path / "plane"
     program = await start_program(kubeconfig, folder)
-    assert len(processes_of(folder)) == 4
+    assert len(server_processes(folder)) == 4
     program.send_signal(number)
     assert await program.wait() == (-number if number == signal.SIGKILL else 0)
-    await until(lambda: not processes_of(folder), GONE_WITHIN)
+    await until(lambda: not server_processes(folder), GONE_WITHIN)
     assert kubeconfig.exists() == (number == signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""Leases: the webhook's sign of life, and who leads."""
+"""The Leases of the webhook's status and of leader election."""
 
 import pytest
 
+from e2e.cluster import Case, Cluster
 from e2e.installation import ADMISSION, RECOMMENDER, SYSTEM, UPDATER
 from e2e.pods import LARGE
-from e2e.world import Case, World
 
 _ELECTION = (
     "--leader-elect",
@@ -15,13 +15,13 @@ _ELECTION = (
 _NAMED = "--leader-elect-resource-name={}"
 
 
-async def test_the_webhook_renews_its_status_lease(world: World) -> None:
-    before = await world.lease(ADMISSION)
+async def test_the_webhook_renews_its_status_lease(cluster: Cluster) -> None:
+    before = await cluster.lease_spec(ADMISSION)
 
     async def renewed() -> bool:
-        return bool((await world.lease(ADMISSION))["renewTime"] > before["renewTime"])
+        return bool((await cluster.lease_spec(ADMISSION))["renewTime"] > before["renewTime"])
 
-    await world.until(renewed, "the Lease is renewed", seconds=20)
+    await cluster.wait_for(renewed, "the Lease is renewed", seconds=20)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ async def test_the_webhook_renews_its_status_lease(world: World) -> None:
     [
         pytest.param(RECOMMENDER, "vpa-recommender-lease", (), id="recommender"),
         pytest.param(UPDATER, "vpa-updater", (), id="updater"),
-        # An installation by the Helm chart has these names, and the roles hold them, too.
+        # The Helm chart uses these names, and the roles allow them, too.
         pytest.param(RECOMMENDER, "vpa-recommender", (_NAMED,), id="recommender of the chart"),
         pytest.param(UPDATER, "vpa-updater-lease", (_NAMED,), id="updater of the chart"),
     ],
@@ -37,17 +37,17 @@ async def test_the_webhook_renews_its_status_lease(world: World) -> None:
 async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
     case: Case, component: str, lease: str, flags: tuple[str, ...]
 ) -> None:
-    world = case.world
+    cluster = case.cluster
 
     async def holder() -> str:
-        return str((await world.lease(lease)).get("holderIdentity") or "")
+        return str((await cluster.lease_spec(lease)).get("holderIdentity") or "")
 
     async def leader() -> str:
-        """The pod whose log names the Lease's holder as its own identity."""
+        """Return the pod whose log contains the Lease's holder as its own identity."""
         identity = await holder()
-        for pod in await world.component_pods(component):
+        for pod in await cluster.component_pods(component):
             name: str = pod["metadata"]["name"]
-            log = await world.kubectl("logs", name, namespace=SYSTEM)
+            log = await cluster.kubectl("logs", name, namespace=SYSTEM)
             if identity and any(
                 "became the leader" in line and identity in line for line in log.splitlines()
             ):
@@ -55,17 +55,17 @@ async def test_a_standby_takes_over_when_the_leaders_pod_is_deleted(
         return ""
 
     arguments = (*_ELECTION, *(flag.format(lease) for flag in flags))
-    async with world.installation.changed(component, *arguments, replicas=2):
-        name = await world.until(leader, "one of two leads")
+    async with cluster.installation.with_arguments(component, *arguments, replicas=2):
+        name = await cluster.wait_for(leader, "one of two leads")
         first = await holder()
-        await world.kubectl("delete", "pod", name, "--wait=false", namespace=SYSTEM)
+        await cluster.kubectl("delete", "pod", name, "--wait=false", namespace=SYSTEM)
 
         async def other() -> str:
             identity = await holder()
             return identity if identity != first else ""
 
-        await world.until(other, "another one leads")
+        await cluster.wait_for(other, "another one leads")
         await case.deploy("web", requests=LARGE)
-        await case.running("web")
-        await case.autoscale("web", "Recreate")
-        await case.fits("web")
+        await case.wait_until_measured("web")
+        await case.create_vpa("web", "Recreate")
+        await case.wait_until_applied("web")

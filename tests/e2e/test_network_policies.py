@@ -1,8 +1,8 @@
-"""The NetworkPolicies of the manifests, judged as the API server stores them.
+"""The NetworkPolicies of the manifests, as the API server stores them.
 
-No network plug-in enforces policies here: pods are processes of this machine, and anything on it
-reaches them. So the policies are evaluated by the rules of the API, against the labels and named
-ports of the stored pods, and against the sockets on which their processes really listen.
+No network plug-in enforces policies here, because pods are processes of this machine. The tests
+evaluate the policies by the rules of the API, with the labels and named ports of the stored pods
+and with the ports on which their processes listen.
 """
 
 import json
@@ -21,6 +21,7 @@ from common.api.meta import LabelSelector
 from common.flags import read_flags
 from common.kube.endpoints import NAMESPACES, PODS, Endpoint
 from common.labels import from_label_selector
+from e2e.cluster import Case, Cluster
 from e2e.installation import (
     ADMISSION,
     CERTIFICATES,
@@ -32,8 +33,7 @@ from e2e.installation import (
     Installation,
 )
 from e2e.pods import Object
-from e2e.processes import listening
-from e2e.world import Case, World
+from e2e.processes import listening_ports
 
 _OVERLAY = Path(__file__).parent / "network_policies_overlay"
 _COMPONENT = DEPLOY / "components" / "network-policies"
@@ -47,42 +47,42 @@ def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
     return from_label_selector(msgspec.convert(selector, LabelSelector)).matches(labels)
 
 
-def _lets_in(policies: list[Object], pod: Object, caller: Mapping[str, str]) -> set[int]:
-    """Ports of a pod that a pod of another namespace, with these labels, may connect to.
+def _allowed_ports(policies: list[Object], pod: Object, caller: Mapping[str, str]) -> set[int]:
+    """Return the ports of a pod to which pods of another namespace, with labels, may connect.
 
     Source: ``NetworkPolicySpec``, k8s.io/api/networking/v1/types.go.
     """
     labels = pod["metadata"]["labels"]
-    chosen = [p["spec"] for p in policies if _selects(p["spec"]["podSelector"], labels)]
-    assert chosen, f"nothing restricts {labels}"
-    assert all(spec["policyTypes"] == ["Ingress"] for spec in chosen)
+    selecting = [p["spec"] for p in policies if _selects(p["spec"]["podSelector"], labels)]
+    assert selecting, f"nothing restricts {labels}"
+    assert all(spec["policyTypes"] == ["Ingress"] for spec in selecting)
     return {
-        _number(pod, port)
-        for spec in chosen
+        _port_number(pod, port)
+        for spec in selecting
         for rule in spec.get("ingress", ())
-        if "from" not in rule or any(_is_caller(peer, caller) for peer in rule["from"])
+        if "from" not in rule or any(_matches(peer, caller) for peer in rule["from"])
         for port in rule["ports"]
     }
 
 
-def _is_caller(peer: Object, caller: Mapping[str, str]) -> bool:
+def _matches(peer: Object, caller: Mapping[str, str]) -> bool:
     assert peer.keys() == {"namespaceSelector"}, "no other kind of peer is evaluated here"
     return _selects(peer["namespaceSelector"], caller)
 
 
-def _number(pod: Object, port: Object) -> int:
-    """The port of a pod that a rule means by its name."""
+def _port_number(pod: Object, port: Object) -> int:
+    """Return the port of a pod that a rule selects by its name."""
     assert (port["protocol"], "endPort" in port) == ("TCP", False)
-    return {name: number for number, name in _declared(pod).items()}[port["port"]]
+    return {name: number for number, name in _declared_ports(pod).items()}[port["port"]]
 
 
-def _declared(pod: Object) -> dict[int, str]:
+def _declared_ports(pod: Object) -> dict[int, str]:
     (container,) = pod["spec"]["containers"]
     return {port["containerPort"]: port["name"] for port in container.get("ports", ())}
 
 
-def _templates(manifests: list[Object]) -> dict[str, Object]:
-    """The pods of all workloads, by the name of the workload."""
+def _pod_templates(manifests: list[Object]) -> dict[str, Object]:
+    """Return the pod templates of all workloads, by the name of the workload."""
     return {
         item["metadata"]["name"]: item["spec"].get("jobTemplate", item)["spec"]["template"]
         for item in manifests
@@ -90,8 +90,8 @@ def _templates(manifests: list[Object]) -> dict[str, Object]:
     }
 
 
-def _served(name: str, pod: Object) -> set[int]:
-    """Ports on which a component listens, by the flags of its pod."""
+def _served_ports(name: str, pod: Object) -> set[int]:
+    """Return the ports on which a component listens according to the flags of its pod."""
     (container,) = pod["spec"]["containers"]
     args = container.get("args", ())
     if name == ADMISSION:
@@ -111,7 +111,7 @@ def _served(name: str, pod: Object) -> set[int]:
                 read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address
             )
         }
-    return set()  # certs ends when it has done its work
+    return set()  # certs doesn't listen
 
 
 def _port(address: str) -> int:
@@ -119,9 +119,9 @@ def _port(address: str) -> int:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def policies(world: World) -> AsyncIterator[list[Object]]:
-    """The manifests are installed with the component; its policies as they are stored."""
-    kubectl = world.kubectl
+async def policies(cluster: Cluster) -> AsyncIterator[list[Object]]:
+    """Install the manifests with the policies' component; yield the stored policies."""
+    kubectl = cluster.kubectl
     try:
         await Installation(kubectl, _OVERLAY).apply()
         found = json.loads(await kubectl("get", "networkpolicy", "-o", "json", namespace=SYSTEM))
@@ -131,46 +131,46 @@ async def policies(world: World) -> AsyncIterator[list[Object]]:
 
 
 async def test_the_api_server_stores_the_policies_as_they_are_written(
-    world: World, policies: list[Object]
+    cluster: Cluster, policies: list[Object]
 ) -> None:
     written = {
         item["metadata"]["name"]: item["spec"]
-        for item in yaml.safe_load_all(await world.kubectl("kustomize", str(_OVERLAY)))
+        for item in yaml.safe_load_all(await cluster.kubectl("kustomize", str(_OVERLAY)))
         if item["kind"] == "NetworkPolicy"
     }
     assert {item["metadata"]["name"]: item["spec"] for item in policies} == written
-    again = await Installation(world.kubectl, _OVERLAY).apply()
+    again = await Installation(cluster.kubectl, _OVERLAY).apply()
     assert [line for line in again if not line.endswith(" unchanged")] == []
 
 
-async def test_each_port_of_a_component_is_let_in_to_and_no_other(
+async def test_a_labelled_namespace_may_connect_to_each_port_of_a_component_and_no_other(
     case: Case, policies: list[Object]
 ) -> None:
-    """The namespace of the case is labelled as docs/operations.md says; before, it isn't."""
-    world = case.world
-    before = await world.client.get(NAMESPACES.as_dicts(), case.namespace)
-    await world.kubectl("label", "namespace", case.namespace, "vpa-metrics=allowed")
-    after = await world.client.get(NAMESPACES.as_dicts(), case.namespace)
+    """Label the namespace as docs/operations.md describes; before, only the webhook is allowed."""
+    cluster = case.cluster
+    before = await cluster.client.get(NAMESPACES.as_dicts(), case.namespace)
+    await cluster.kubectl("label", "namespace", case.namespace, "vpa-metrics=allowed")
+    after = await cluster.client.get(NAMESPACES.as_dicts(), case.namespace)
     for name in COMPONENTS:
-        (pod,) = await world.component_pods(name)
-        listens = listening(pod["metadata"]["uid"])
-        assert listens == set(_declared(pod))
-        assert _lets_in(policies, pod, after["metadata"]["labels"]) == listens
-        webhook = {port for port, called in _declared(pod).items() if called == "webhook"}
-        assert _lets_in(policies, pod, before["metadata"]["labels"]) == webhook
-        print(f"{name}: ports {sorted(listens)}, for everybody {sorted(webhook)}")  # noqa: T201 - figures for who runs this
+        (pod,) = await cluster.component_pods(name)
+        listens = listening_ports(pod["metadata"]["uid"])
+        assert listens == set(_declared_ports(pod))
+        assert _allowed_ports(policies, pod, after["metadata"]["labels"]) == listens
+        webhook = {port for port, called in _declared_ports(pod).items() if called == "webhook"}
+        assert _allowed_ports(policies, pod, before["metadata"]["labels"]) == webhook
+        print(f"{name}: ports {sorted(listens)}, open to all {sorted(webhook)}")  # noqa: T201 - figures, shown with -s
 
 
 async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
-    world: World, policies: list[Object]
+    cluster: Cluster, policies: list[Object]
 ) -> None:
-    """Of all pods in kube-system; the API server evaluates the selectors."""
+    """The API server evaluates the selectors for all pods in kube-system."""
     selected = {}
     for policy in policies:
         selector = from_label_selector(
             msgspec.convert(policy["spec"]["podSelector"], LabelSelector)
         )
-        found = await world.client.list(
+        found = await cluster.client.list(
             PODS.as_dicts(), namespace=SYSTEM, label_selector=str(selector)
         )
         # Jobs of other cases may have left pods of certs.
@@ -183,23 +183,23 @@ async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
     }
 
 
-async def test_the_manifests_as_they_are_shipped_say_the_same(world: World) -> None:
-    """Without the overlay's ports, and with the CronJob's pod, which accepts no calls."""
-    manifests = list(yaml.safe_load_all(await world.kubectl("kustomize", str(DEPLOY))))
-    policies = list(yaml.safe_load_all(await world.kubectl("kustomize", str(_COMPONENT))))
-    pods = _templates(manifests)
+async def test_the_shipped_manifests_allow_the_same_ports(cluster: Cluster) -> None:
+    """Without the overlay's ports, and with the CronJob's pod, which allows no connections."""
+    manifests = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(DEPLOY))))
+    policies = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(_COMPONENT))))
+    pods = _pod_templates(manifests)
     assert pods.keys() == {*COMPONENTS, CERTIFICATES}
     for name, pod in pods.items():
-        assert _served(name, pod) == set(_declared(pod))
-        assert _lets_in(policies, pod, _LABEL) == _served(name, pod)
-        assert _lets_in(policies, pod, {}) == ({8000} if name == ADMISSION else set())
-        chosen = {
+        assert _served_ports(name, pod) == set(_declared_ports(pod))
+        assert _allowed_ports(policies, pod, _LABEL) == _served_ports(name, pod)
+        assert _allowed_ports(policies, pod, {}) == ({8000} if name == ADMISSION else set())
+        selecting = {
             policy["metadata"]["name"]
             for policy in policies
             if _selects(policy["spec"]["podSelector"], pod["metadata"]["labels"])
         }
         assert (
-            chosen
+            selecting
             == {
                 RECOMMENDER: {"vpa-ops"},
                 UPDATER: {"vpa-ops"},

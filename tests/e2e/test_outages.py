@@ -1,73 +1,75 @@
-"""What the components live through: nobody restarts, and work goes on."""
+"""Outages of the API server: the components continue without a restart."""
 
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from controlplane.cluster import ControlPlane
+from e2e.cluster import Case
 from e2e.installation import COMPONENTS, UPDATER
 from e2e.pods import LARGE
-from e2e.world import Case
 
-# Kubernetes' own controllers, which met some dead API servers in a row, wait up to a minute before
-# they look for pods again, and meanwhile no evicted pod has a successor.
-_PATIENCE = 80  # seconds
-
-
-async def _dies(cluster: ControlPlane) -> None:
-    await cluster.restart_api_server()
+# After failed requests, Kubernetes' own controllers back off for up to a minute, and evicted
+# pods have no replacement meanwhile.
+_TIMEOUT = 80  # seconds
 
 
-async def _is_away(cluster: ControlPlane) -> None:
-    await cluster.stop_api_server()
-    await cluster.start_api_server()
+async def _restart_api_server(control_plane: ControlPlane) -> None:
+    await control_plane.restart_api_server()
 
 
-async def _forgets(cluster: ControlPlane) -> None:
-    await cluster.forget_history()
+async def _stop_and_start_api_server(control_plane: ControlPlane) -> None:
+    await control_plane.stop_api_server()
+    await control_plane.start_api_server()
+
+
+async def _forget_history(control_plane: ControlPlane) -> None:
+    await control_plane.forget_history()
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "fault",
     [
-        pytest.param(_dies, id="the API server dies in mid-cycle"),
-        pytest.param(_is_away, id="the API server is away"),
-        pytest.param(_forgets, id="the watch history is gone"),
+        pytest.param(_restart_api_server, id="a restart of the API server during a cycle"),
+        pytest.param(_stop_and_start_api_server, id="an outage of the API server"),
+        pytest.param(_forget_history, id="the loss of the watch history"),
     ],
 )
-async def test_work_goes_on_and_nobody_restarts_when(
-    case: Case, trouble: Callable[[ControlPlane], Awaitable[None]]
+async def test_no_component_restarts_and_evictions_continue_after(
+    case: Case, fault: Callable[[ControlPlane], Awaitable[None]]
 ) -> None:
-    world = case.world
+    cluster = case.cluster
     await case.deploy("web", replicas=4, requests=LARGE)
-    await case.running("web", replicas=4)
-    runs = await world.runs()
-    await case.autoscale("web", "Recreate")
+    await case.wait_until_measured("web", replicas=4)
+    restart_counts = await cluster.restart_counts()
+    await case.create_vpa("web", "Recreate")
 
     async def evicting() -> list[str]:
         return case.evictions()
 
-    await world.until(evicting, "the first eviction")
-    await trouble(world.cluster)
-    await case.fits("web", replicas=4, seconds=_PATIENCE)
+    await cluster.wait_for(evicting, "the first eviction")
+    await fault(cluster.control_plane)
+    await case.wait_until_applied("web", replicas=4, seconds=_TIMEOUT)
     await case.deploy("late", requests=LARGE)
-    await case.running("late")
-    await case.autoscale("late", "Recreate")
-    await case.fits("late", seconds=_PATIENCE)
-    assert await world.runs() == runs
+    await case.wait_until_measured("late")
+    await case.create_vpa("late", "Recreate")
+    await case.wait_until_applied("late", seconds=_TIMEOUT)
+    assert await cluster.restart_counts() == restart_counts
 
 
-async def test_caches_list_again_when_the_watch_history_is_gone(case: Case) -> None:
-    world = case.world
-    listed = {name: len(world.done(name, verb="list")) for name in COMPONENTS}
-    await world.cluster.forget_history()
-    await case.deploy("web", requests=LARGE)  # watches end, or go on, with what comes next
-    await case.running("web")
-    await case.autoscale("web", "Recreate")
-    await case.fits("web", seconds=_PATIENCE)
+async def test_informers_list_again_when_the_watch_history_is_gone(case: Case) -> None:
+    cluster = case.cluster
+    listed = {name: len(cluster.audited_calls(name, verb="list")) for name in COMPONENTS}
+    await cluster.control_plane.forget_history()
+    await case.deploy("web", requests=LARGE)  # the next change ends watches or continues them
+    await case.wait_until_measured("web")
+    await case.create_vpa("web", "Recreate")
+    await case.wait_until_applied("web", seconds=_TIMEOUT)
 
     async def listed_again() -> bool:
-        return all(len(world.done(name, verb="list")) > listed[name] for name in COMPONENTS)
+        return all(
+            len(cluster.audited_calls(name, verb="list")) > listed[name] for name in COMPONENTS
+        )
 
-    await world.until(listed_again, "every component lists again")
-    await world.passes(UPDATER)
+    await cluster.wait_for(listed_again, "every component lists again")
+    await cluster.wait_for_cycles(UPDATER)

@@ -1,4 +1,4 @@
-"""The updater's promise to update no pod that the API server would refuse afterwards."""
+"""The updater's preflight: it updates no pod whose replacement or resize would be refused."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from common.errors import InvalidError
-from common.kube.endpoints import DEPLOYMENTS, PODS, Endpoint
+from common.kube.endpoints import PODS, Endpoint
+from e2e.cluster import LIMIT_RANGES, OTHER_RECOMMENDER, QUOTAS, Case, Cluster
 from e2e.installation import SYSTEM, UPDATER, Installation
 from e2e.pods import Object, is_ready, requests, template
-from e2e.world import BY_HAND, LIMIT_RANGES, QUOTAS, Case, World
 from role_rules import DRY_RUN, objects
 
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:{UPDATER}"
@@ -38,17 +38,17 @@ _BINDINGS: Endpoint[Object] = Endpoint(
 )
 
 
-async def _advised(case: Case, mode: str, **pods: Any) -> set[str]:
-    """Deploy small pods that a VPA wants larger; their uids."""
+async def _deploy_with_target(case: Case, mode: str, **pods: Any) -> set[str]:
+    """Deploy small pods and a VPA with a larger target; return the pods' uids."""
     await case.deploy("web", requests=_SMALL, **pods)
-    before = await case.ready("web")
-    await case.autoscale("web", mode, recommenders=BY_HAND)
-    await case.advise("web", app=_LARGER)
+    before = await case.wait_until_ready("web")
+    await case.create_vpa("web", mode, recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_LARGER)
     return before
 
 
-async def _told(case: Case, kind: str, text: str) -> str:
-    """Wait for an Event of the preflight; its message."""
+async def _wait_for_event(case: Case, kind: str, text: str) -> str:
+    """Wait for an Event with this text, and return its message."""
 
     async def found() -> str:
         for event in await case.events(kind):
@@ -56,12 +56,12 @@ async def _told(case: Case, kind: str, text: str) -> str:
                 return str(event["message"])
         return ""
 
-    return await case.world.until(found, f"an Event {kind} with {text!r}")
+    return await case.cluster.wait_for(found, f"an Event {kind} with {text!r}")
 
 
-async def _kept(case: Case, before: set[str]) -> None:
-    """Nothing happens to the pods for some passes."""
-    await case.world.passes(UPDATER, 4)
+async def _assert_unchanged(case: Case, before: set[str]) -> None:
+    """Assert that the pods aren't evicted or resized for some cycles."""
+    await case.cluster.wait_for_cycles(UPDATER, 4)
     pods = await case.pods("web")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert all(map(is_ready, pods))
@@ -76,39 +76,40 @@ async def _kept(case: Case, before: set[str]) -> None:
 
 @pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
-async def test_a_quota_without_room_costs_no_pod(case: Case, mode: str) -> None:
-    await case.limit(**{"requests.cpu": "499m"})
-    before = await _advised(case, mode)
+async def test_a_quota_without_room_prevents_updates(case: Case, mode: str) -> None:
+    await case.create_quota(**{"requests.cpu": "499m"})
+    before = await _deploy_with_target(case, mode)
     if mode == "InPlace":
-        message = await _told(case, "InPlaceResizeBlocked", "[resize_refused]")
+        message = await _wait_for_event(case, "InPlaceResizeBlocked", "[resize_refused]")
     else:
-        message = await _told(case, "EvictionSkipped", "[replacement_would_be_refused]")
+        message = await _wait_for_event(case, "EvictionSkipped", "[replacement_would_be_refused]")
     assert "ResourceQuota quota allows 499m of requests.cpu, other pods use 100m" in message
-    await _kept(case, before)
+    await _assert_unchanged(case, before)
     await case.edit(QUOTAS, "quota", hard={"requests.cpu": "800m"})
-    await case.fits("web")
+    await case.wait_until_applied("web")
+    assert (await case.uids("web") == before) == (mode != "Recreate")
 
 
 @pytest.mark.concurrent
-async def test_a_quota_lowered_below_its_use_costs_no_pod(case: Case) -> None:
-    """A smaller replacement would be refused as well."""
+async def test_a_quota_lowered_below_its_use_prevents_evictions(case: Case) -> None:
+    """The quota would also refuse a smaller replacement."""
     await case.deploy("web", requests=_LARGER)
-    before = await case.ready("web")
-    await case.limit(**{"requests.cpu": "300m"})
-    await case.autoscale("web", "Recreate", recommenders=BY_HAND)
-    await case.advise("web", app=_SMALL)
-    await _told(case, "EvictionSkipped", "instead of 400m")
-    await _kept(case, before)
+    before = await case.wait_until_ready("web")
+    await case.create_quota(**{"requests.cpu": "300m"})
+    await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_SMALL)
+    await _wait_for_event(case, "EvictionSkipped", "instead of 400m")
+    await _assert_unchanged(case, before)
 
 
 @pytest.mark.concurrent
 async def test_a_resize_that_a_limit_range_refuses_is_not_sent(case: Case) -> None:
-    before = await _advised(case, "InPlaceOrRecreate")
-    await case.fits("web")
+    before = await _deploy_with_target(case, "InPlaceOrRecreate")
+    await case.wait_until_applied("web")
     bounds = [{"type": "Container", "maxLimitRequestRatio": {"memory": "2"}}]
     await case.create(LIMIT_RANGES, {"metadata": {"name": "ratio"}, "spec": {"limits": bounds}})
-    await case.advise("web", app=_SMALL)
-    await _told(case, "EvictionSkipped", "container app would have no memory limit")
+    await case.set_recommendation("web", app=_SMALL)
+    await _wait_for_event(case, "EvictionSkipped", "container app would have no memory limit")
     assert await case.uids("web") == before
     assert not case.evictions()
     assert not case.resizes(code=403)
@@ -116,27 +117,21 @@ async def test_a_resize_that_a_limit_range_refuses_is_not_sent(case: Case) -> No
 
 @pytest.mark.concurrent
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
-async def test_pod_level_resources_cost_no_pod(case: Case, mode: str) -> None:
-    """The other container alone fills what the pod has."""
-    world = case.world
+async def test_full_pod_level_resources_prevent_updates(case: Case, mode: str) -> None:
+    """The other container's request leaves no room below the pod-level request."""
+    cluster = case.cluster
     log = {
         "name": "log",
         "image": "registry.example/log",
         "resources": {"requests": {"cpu": "900m", "memory": "256Mi"}},
     }
-    made = template("web", requests=_SMALL, beside=[log])
-    made["spec"]["resources"] = {"requests": {"cpu": "1"}}
-    spec = {
-        "replicas": 2,
-        "selector": {"matchLabels": made["metadata"]["labels"]},
-        "template": made,
-    }
-    await case.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
-    await case.ready("web")
-    await case.autoscale("web", mode, recommenders=BY_HAND)
-    await case.advise("web", app=_LARGER)
+    whole = {"resources": {"requests": {"cpu": "1"}}}
+    await case.deploy("web", requests=_SMALL, extra_containers=[log], spec=whole)
+    await case.wait_until_ready("web")
+    await case.create_vpa("web", mode, recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_LARGER)
     for _ in range(6):
-        await world.passes(UPDATER, 1)
+        await cluster.wait_for_cycles(UPDATER, 1)
         assert len(await case.pods("web")) == 2
     assert all(map(is_ready, await case.pods("web")))
     assert not await case.events("FailedCreate")
@@ -146,17 +141,17 @@ async def test_pod_level_resources_cost_no_pod(case: Case, mode: str) -> None:
 
 
 @asynccontextmanager
-async def _dry_run(case: Case) -> AsyncIterator[None]:
-    """Install the component, and wait until its policy is in force."""
-    world, kubectl = case.world, case.world.kubectl
+async def _dry_run_component(case: Case) -> AsyncIterator[None]:
+    """Install the component for dry runs, and wait until its policy is in force."""
+    cluster, kubectl = case.cluster, case.cluster.kubectl
     await Installation(kubectl, _OVERLAY).apply()
     try:
-        await world.installation.ready(UPDATER)
+        await cluster.installation.wait_until_ready(UPDATER)
 
         async def in_force() -> bool:
-            return "in a dry run only" in await _create(case, dry_run=False)
+            return "in a dry run only" in await _kubectl_run(case, dry_run=False)
 
-        await world.until(in_force, "the policy is in force")
+        await cluster.wait_for(in_force, "the policy is in force")
         yield
     finally:
         kinds = (
@@ -168,39 +163,39 @@ async def _dry_run(case: Case) -> AsyncIterator[None]:
         for kind in kinds:
             for each in objects(kind, folder=DRY_RUN):
                 await kubectl("delete", kind, each["metadata"]["name"], "--ignore-not-found")
-        await world.installation.restore()
+        await cluster.installation.restore()
 
 
-async def _create(case: Case, *, dry_run: bool) -> str:
-    """Create a pod with the account of the updater; what kubectl prints."""
+async def _kubectl_run(case: Case, *, dry_run: bool) -> str:
+    """Create a pod with the account of the updater, and return kubectl's output."""
     name = f"pod-{os.urandom(3).hex()}"
     words = ["run", name, "--image=registry.example/app", f"--as={_ACCOUNT}"]
     if dry_run:
         words.append("--dry-run=server")
-    _, printed = await case.world.kubectl.try_(*words, namespace=case.namespace)
+    _, printed = await case.cluster.kubectl.run(*words, namespace=case.namespace)
     return printed
 
 
 async def test_the_account_of_the_updater_creates_pods_in_a_dry_run_only(case: Case) -> None:
-    world = case.world
-    assert "forbidden" in await _create(case, dry_run=True)
-    async with _dry_run(case):
-        before = await _names(case)
-        printed = await _create(case, dry_run=False)
+    cluster = case.cluster
+    assert "forbidden" in await _kubectl_run(case, dry_run=True)
+    async with _dry_run_component(case):
+        before = await _pod_names(case)
+        printed = await _kubectl_run(case, dry_run=False)
         assert "the updater's account may create pods in a dry run only" in printed
-        assert "created (server dry run)" in await _create(case, dry_run=True)
-        assert await _names(case) == before
+        assert "created (server dry run)" in await _kubectl_run(case, dry_run=True)
+        assert await _pod_names(case) == before
         words = ("run", "by-an-administrator", "--image=registry.example/app")
-        assert "created" in await world.kubectl(*words, namespace=case.namespace)
+        assert "created" in await cluster.kubectl(*words, namespace=case.namespace)
 
 
-async def _names(case: Case) -> set[str]:
-    found = await case.world.client.list(PODS, namespace=case.namespace)
+async def _pod_names(case: Case) -> set[str]:
+    found = await case.cluster.client.list(PODS, namespace=case.namespace)
     return {pod.metadata.name for pod in found.items}
 
 
-def _policy(namespace: str) -> tuple[Object, Object]:
-    """A policy of a third party against pods with more than 300m."""
+def _cpu_policy(namespace: str) -> tuple[Object, Object]:
+    """Return a third party's policy, with its binding, that refuses pods with more than 300m."""
     name = f"small-pods-{namespace}"
     small = (
         "object.spec.containers.all(c, !quantity(c.resources.requests['cpu'])"
@@ -235,61 +230,63 @@ def _policy(namespace: str) -> tuple[Object, Object]:
     return policy, binding
 
 
-async def test_a_policy_of_a_third_party_holds_the_eviction(case: Case) -> None:
-    world = case.world
-    policy, binding = _policy(case.namespace)
+async def test_a_policy_of_a_third_party_prevents_the_eviction(case: Case) -> None:
+    cluster = case.cluster
+    policy, binding = _cpu_policy(case.namespace)
     name = policy["metadata"]["name"]
-    async with _dry_run(case):
+    async with _dry_run_component(case):
         await case.deploy("web", requests=_SMALL)
-        before = await case.ready("web")
-        await world.client.create(_POLICIES, policy)
-        await world.client.create(_BINDINGS, binding)
+        before = await case.wait_until_ready("web")
+        await cluster.client.create(_POLICIES, policy)
+        await cluster.client.create(_BINDINGS, binding)
         try:
 
             async def in_force() -> bool:
                 pod = {**template("big", requests=_LARGER), "metadata": {"name": "big"}}
                 endpoint = PODS.as_dicts()
                 try:
-                    await world.client.create(endpoint, pod, namespace=case.namespace, dry_run=True)
+                    await cluster.client.create(
+                        endpoint, pod, namespace=case.namespace, dry_run=True
+                    )
                 except InvalidError as error:
                     return "pods are small here" in str(error)
                 return False
 
-            await world.until(in_force, "the policy of the third party is in force")
-            await case.autoscale("web", "Recreate", recommenders=BY_HAND)
-            await case.advise("web", app=_LARGER)
-            message = await _told(case, "EvictionSkipped", "pods are small here")
+            await cluster.wait_for(in_force, "the policy of the third party is in force")
+            await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
+            await case.set_recommendation("web", app=_LARGER)
+            message = await _wait_for_event(case, "EvictionSkipped", "pods are small here")
             assert "[replacement_would_be_refused]" in message
-            await _kept(case, before)
-            tried = _dry_runs(case)
-            assert tried
-            assert len(tried) <= 5, "with growing pauses, one for the workload"
+            await _assert_unchanged(case, before)
+            calls = _dry_runs(case)
+            assert calls
+            assert len(calls) <= 5, "with growing pauses, one for the workload"
         finally:
-            await world.client.delete(_BINDINGS, name)
-            await world.client.delete(_POLICIES, name)
-        pods = await case.fits("web")
+            await cluster.client.delete(_BINDINGS, name)
+            await cluster.client.delete(_POLICIES, name)
+        pods = await case.wait_until_applied("web")
         assert all(requests(pod) == _LARGER for pod in pods)
 
 
 async def test_replacements_that_fit_are_tried_and_their_pods_evicted(case: Case) -> None:
-    """Our webhook patches them in the dry run, too, or the first one would not be evicted.
+    """Our webhook patches dry runs, too; otherwise the first pod would not be evicted.
 
-    The quota has room for the second replacement only once the old pod is gone.
+    The quota has no room for the second replacement before the first old pod is deleted.
     """
-    async with _dry_run(case):
-        await case.limit(**{"requests.cpu": "800m"})
-        before = await _advised(case, "Recreate")
-        await case.fits("web")
+    async with _dry_run_component(case):
+        await case.create_quota(**{"requests.cpu": "800m"})
+        before = await _deploy_with_target(case, "Recreate")
+        await case.wait_until_applied("web")
         assert len(case.evictions()) == len(before)
         codes = [each["code"] for each in _dry_runs(case)]
         assert codes[0] == 201
         assert 403 in codes
 
 
-async def test_a_webhook_that_leaves_a_pod_as_it_is_holds_the_eviction(case: Case) -> None:
-    """Whatever the reason is, the replacement would be as small as the pod that goes."""
-    world = case.world
-    async with _dry_run(case):
+async def test_a_webhook_that_does_not_patch_prevents_the_eviction(case: Case) -> None:
+    """The replacement would be as small as the evicted pod."""
+    cluster = case.cluster
+    async with _dry_run_component(case):
         selector = {
             "matchExpressions": [
                 {
@@ -299,19 +296,21 @@ async def test_a_webhook_that_leaves_a_pod_as_it_is_holds_the_eviction(case: Cas
                 }
             ]
         }
-        await _select(world, selector)
-        before = await _advised(case, "Recreate")
-        message = await _told(case, "EvictionSkipped", "[replacement_lacks_recommendation]")
+        await _set_namespace_selector(cluster, selector)
+        before = await _deploy_with_target(case, "Recreate")
+        message = await _wait_for_event(
+            case, "EvictionSkipped", "[replacement_lacks_recommendation]"
+        )
         assert "app would request cpu 100m and memory 256Mi" in message
-        await _kept(case, before)
-        await _select(world, {})
-        await case.fits("web")
+        await _assert_unchanged(case, before)
+        await _set_namespace_selector(cluster, {})
+        await case.wait_until_applied("web")
 
 
-async def _select(world: World, selector: Object) -> None:
-    """Choose the namespaces whose pods our webhook sees."""
+async def _set_namespace_selector(cluster: Cluster, selector: Object) -> None:
+    """Set the namespaces for whose pods our webhook is called."""
     operation = {"op": "add", "path": "/webhooks/0/namespaceSelector", "value": selector}
-    await world.kubectl(
+    await cluster.kubectl(
         "patch",
         "mutatingwebhookconfiguration",
         "vpa-webhook-config",
@@ -321,9 +320,9 @@ async def _select(world: World, selector: Object) -> None:
 
 
 def _dry_runs(case: Case) -> list[Object]:
-    """The pods that the updater tried to create in the namespace."""
+    """Return the updater's calls that create pods in the namespace."""
     return [
         entry.as_json()
-        for entry in case.world.done(UPDATER, verb="create", resource="pods")
+        for entry in case.cluster.audited_calls(UPDATER, verb="create", resource="pods")
         if entry.namespace == case.namespace and not entry.subresource
     ]

@@ -1,12 +1,12 @@
-"""Least privilege, judged by what was really called: the audit log of the whole run."""
+"""Least privilege: compares the roles with the audited calls of the whole run."""
 
 from collections.abc import Iterable
 
 import pytest
 
 from common.kube.endpoints import Permission
+from e2e.cluster import Cluster
 from e2e.installation import ACCOUNTS, SYSTEM
-from e2e.world import World
 from role_rules import DRY_RUN, bound_roles, granted
 from sandbox.apiserver.audit import Entry
 
@@ -14,29 +14,29 @@ pytestmark = pytest.mark.last
 
 
 def _covers(permission: Permission, call: Entry) -> bool:
-    """Whether RBAC would let a call pass because of one permission."""
+    """Return True if one permission is enough for a call to be authorized."""
     group, resource, verb, name = permission
-    asked = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+    requested = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
     return (
         group in ("*", call.group)
-        and resource in (asked, f"*/{call.subresource}")
+        and resource in (requested, f"*/{call.subresource}")
         and verb == call.verb
         and name in ("", call.name)
     )
 
 
-def _sort(call: Entry) -> tuple[str, ...]:
-    """What roles decide by, as far as ours do."""
+def _without_names(call: Entry) -> tuple[str, ...]:
+    """Return the part of a call by which our roles allow it; only Leases have names there."""
     name = call.name if call.resource == "leases" else ""
     return (call.verb, call.group, call.resource, call.subresource, name)
 
 
-def _calls(world: World, account: str) -> list[Entry]:
+def _calls(cluster: Cluster, account: str) -> list[Entry]:
     user = f"system:serviceaccount:{SYSTEM}:{account}"
-    return [call for call in world.calls if call.user == user]
+    return [call for call in cluster.calls if call.user == user]
 
 
-def _told(calls: Iterable[Entry]) -> list[str]:
+def _lines(calls: Iterable[Entry]) -> list[str]:
     return sorted(
         f"{call.verb} {call.group}/{call.resource}/{call.subresource} {call.name}: {call.code}"
         for call in calls
@@ -44,39 +44,43 @@ def _told(calls: Iterable[Entry]) -> list[str]:
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-async def test_an_account_is_never_denied_anything(world: World, account: str) -> None:
-    """Apart from the moment in which an API server starts, and has not read its roles yet.
+async def test_an_account_is_never_denied_anything(cluster: Cluster, account: str) -> None:
+    """Except while an API server starts and hasn't read its roles yet.
 
-    It denies its own controller manager then. What is denied for good was never allowed.
+    It denies all accounts then. A call without a permission is never allowed.
     """
-    world.note_calls()
-    calls = _calls(world, account)
+    cluster.record_calls()
+    calls = _calls(cluster, account)
     assert calls
-    allowed = {_sort(call) for call in calls if not call.denied}
-    assert _told(call for call in calls if call.denied and _sort(call) not in allowed) == []
+    allowed = {_without_names(call) for call in calls if not call.denied}
+    assert (
+        _lines(call for call in calls if call.denied and _without_names(call) not in allowed) == []
+    )
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-async def test_an_account_calls_only_what_its_own_roles_allow(world: World, account: str) -> None:
-    """Not what the roles of every account allow, such as discovery.
+async def test_an_account_calls_only_what_its_own_roles_allow(
+    cluster: Cluster, account: str
+) -> None:
+    """Except discovery, which the roles of every account allow.
 
     Some cases install the component for dry runs.
     """
     may = granted(bound_roles(account)) | granted(bound_roles(account, folder=DRY_RUN))
     beyond = [
         call
-        for call in _calls(world, account)
+        for call in _calls(cluster, account)
         if call.resource and not any(_covers(one, call) for one in may)
     ]
-    assert _told(beyond) == []
+    assert _lines(beyond) == []
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 async def test_an_account_was_granted_nothing_that_is_not_needed(
-    world: World, account: str
+    cluster: Cluster, account: str
 ) -> None:
-    """A case that needs it comes with every permission that the manifests grant."""
-    calls = _calls(world, account)
+    """Some case needs each permission that the manifests grant."""
+    calls = _calls(cluster, account)
     unused = {
         one
         for one in granted(bound_roles(account))

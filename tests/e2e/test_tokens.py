@@ -1,69 +1,69 @@
-"""What a component does when its credential is no longer one."""
+"""A component whose token becomes invalid."""
 
 import json
 from base64 import b64encode
 
 from common.kube.client import PatchType
 from common.kube.endpoints import SECRETS
+from e2e.cluster import Case, Cluster
 from e2e.installation import RECOMMENDER, SYSTEM
-from e2e.world import Case, World
 
-_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-async def _token(world: World, anchor: str) -> str:
-    """A token that is good as long as a Secret exists."""
-    await world.client.create(
+async def _token(cluster: Cluster, anchor: str) -> str:
+    """Return a token that is valid while a Secret exists."""
+    await cluster.client.create(
         SECRETS, {"metadata": {"name": anchor}, "type": "Opaque"}, namespace=SYSTEM
     )
-    printed = await world.kubectl(
+    printed = await cluster.kubectl(
         "create", "token", RECOMMENDER, "--bound-object-kind=Secret",
         f"--bound-object-name={anchor}", namespace=SYSTEM,
     )  # fmt: skip
     return b64encode(printed.strip().encode()).decode()
 
 
-async def test_a_component_goes_on_when_its_token_became_invalid_and_was_replaced(
+async def test_a_component_uses_the_replacement_of_an_invalid_token(
     case: Case,
 ) -> None:
-    world = case.world
+    cluster = case.cluster
     names = [f"{case.namespace}-{which}" for which in ("first", "second", "token")]
     first, second, file = names
     try:
-        body = {"metadata": {"name": file}, "data": {"token": await _token(world, first)}}
-        await world.client.create(SECRETS, body, namespace=SYSTEM)
+        body = {"metadata": {"name": file}, "data": {"token": await _token(cluster, first)}}
+        await cluster.client.create(SECRETS, body, namespace=SYSTEM)
         pod = {
             "volumes": [{"name": "token", "secret": {"secretName": file}}],
             "containers": [
                 {
                     "name": "recommender",
-                    "volumeMounts": [{"name": "token", "mountPath": _FOLDER}],
+                    "volumeMounts": [{"name": "token", "mountPath": _TOKEN_FOLDER}],
                 }
             ],
         }
         patch = json.dumps({"spec": {"template": {"spec": pod}}})
-        async with world.installation.patched(RECOMMENDER, patch):
-            runs = await world.runs()
-            await world.client.delete(SECRETS, first, namespace=SYSTEM)
+        async with cluster.installation.patched(RECOMMENDER, patch):
+            restart_counts = await cluster.restart_counts()
+            await cluster.client.delete(SECRETS, first, namespace=SYSTEM)
 
             async def refused() -> bool:
                 target = f"deployment/{RECOMMENDER}"
-                return "Unauthorized" in await world.kubectl("logs", target, namespace=SYSTEM)
+                return "Unauthorized" in await cluster.kubectl("logs", target, namespace=SYSTEM)
 
-            await world.until(refused, "the old token is refused")
-            await world.client.patch(
+            await cluster.wait_for(refused, "the old token is refused")
+            await cluster.client.patch(
                 SECRETS,
                 file,
-                {"data": {"token": await _token(world, second)}},
+                {"data": {"token": await _token(cluster, second)}},
                 patch_type=PatchType.MERGE,
                 namespace=SYSTEM,
             )
             await case.deploy("web")
-            await case.autoscale("web", "Off")
-            await case.recommended("web")
-            assert await world.runs() == runs
+            await case.create_vpa("web", "Off")
+            await case.wait_for_recommendation("web")
+            assert await cluster.restart_counts() == restart_counts
     finally:
         for name in names:
-            await world.kubectl.try_(
+            await cluster.kubectl.run(
                 "delete", "secret", name, "--ignore-not-found", namespace=SYSTEM
             )

@@ -1,4 +1,4 @@
-"""The cluster that the suite runs on: a real control plane with simulated kubelets."""
+"""The control plane of the end-to-end cases: real servers and simulated kubelets."""
 
 import asyncio
 import errno
@@ -13,7 +13,7 @@ from sandbox.scenario import parse_scenario
 
 T = TypeVar("T")
 
-WEBHOOK_PORT = 443  # an ExternalName Service is dialled on its own port, not on a target port
+WEBHOOK_PORT = 443  # API servers ignore the target port of an ExternalName Service
 WEBHOOK_HOST = "vpa-webhook.kube-system.svc"  # what the API server calls the webhook
 
 SCENARIO = """
@@ -21,8 +21,8 @@ nodes: [{count: 3, cpu: 16, memory: 64Gi}]
 timing: {start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}
 metrics: {window: 1s}
 """
-# A container whose image is named here runs as a process of this machine; all others are
-# simulated, and use what their pod's annotations say.
+# A container with one of these images runs as a process. All others are simulated, with the
+# usage in their pod's annotations.
 IMAGES = {
     "vpa-recommender": ("{python}", "-P", "-m", "recommender", "--kubeconfig={kubeconfig}"),
     "vpa-updater": ("{python}", "-P", "-m", "updater", "--kubeconfig={kubeconfig}"),
@@ -37,16 +37,16 @@ IMAGES = {
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[ControlPlane]:
-    """Run the cluster, with a metrics API."""
+async def run_control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
+    """Run the control plane with kubelets and a metrics API."""
     async with running_control_plane(
         parse_scenario(SCENARIO), folder=folder, images=IMAGES, webhooks=(WEBHOOK_HOST,)
-    ) as cluster:
-        yield cluster
+    ) as control_plane:
+        yield control_plane
 
 
-def why_no_port(port: int) -> str:
-    """Why a process of this user can't listen on a port; empty if it can."""
+def port_error(port: int) -> str:
+    """Return the reason why a process of this user can't listen on a port; empty if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -61,25 +61,22 @@ def why_no_port(port: int) -> str:
     return ""
 
 
-class Kept(Generic[T]):
-    """A context that one task enters and leaves, whoever asks for it.
+class SingleTaskContext(Generic[T]):
+    """A context manager that is entered and exited in one task of its own.
 
-    pytest sets a fixture up in one task and tears it down in another, and a task group must be
-    left by the task that entered it.
+    pytest sets a fixture up in one task and tears it down in another, but the task that enters
+    a task group must also exit it.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._make = make
         self._entered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._leave = asyncio.Event()
-        self._task = asyncio.create_task(self._keep())
+        self._exiting = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(lambda _: self._entered.cancel())
 
-    async def entered(self) -> T:
-        """What the context gives.
-
-        Raises whatever entering it raised.
-        """
+    async def enter(self) -> T:
+        """Return the value of the context manager, or raise its exception."""
         try:
             return await self._entered
         except asyncio.CancelledError:
@@ -87,12 +84,12 @@ class Kept(Generic[T]):
                 await self._task
             raise
 
-    async def leave(self) -> None:
-        """Leave it, and wait for the end; raises whatever happened meanwhile."""
-        self._leave.set()
+    async def exit(self) -> None:
+        """Exit the context manager; raise the exception that ended its task."""
+        self._exiting.set()
         await self._task
 
-    async def _keep(self) -> None:
-        async with self._make() as made:
-            self._entered.set_result(made)
-            await self._leave.wait()
+    async def _run(self) -> None:
+        async with self._make() as value:
+            self._entered.set_result(value)
+            await self._exiting.wait()
