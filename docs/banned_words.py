@@ -1,23 +1,26 @@
-# ruff: noqa: INP001 - a script, not a package
 """Find words that this project's prose doesn't use: ``make lint`` runs it.
 
-Checked are the pages of the documentation without their code, and the texts of programs: help,
-log messages, Events, errors, metrics. These are all string literals but docstrings.
+It checks the pages of the documentation without their code, docstrings, comments, and the texts of
+programs: help, log messages, Events, errors, metrics. The texts are all string literals. Those of
+tests may quote anything.
 """
 
 import ast
+import io
 import re
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("*.md", "[!.]*/README.md", "docs/**/*.md", "sandbox/**/README.md")
 PROGRAMS = (
     *("common", "recommender", "updater", "admission", "certs", "sandbox", "controlplane", "demo"),
-    "docs",
+    *("docs", "benchmarks"),
 )
+TESTS = "tests"
 
 # Each word, and what to write instead.
 WORDS = {
@@ -35,7 +38,10 @@ WORDS = {
 }
 _BANNED = re.compile(rf"\b(?:{'|'.join(WORDS)})\b".replace(" ", r"\s+"), re.IGNORECASE)
 
-_CODE = re.compile(r"^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]+`")
+_CODE = re.compile(
+    rf"^```.*?^```|^(?: {{4}}|\t).*?$|{_INLINE_CODE.pattern}", re.MULTILINE | re.DOTALL
+)
 
 
 class Finding(NamedTuple):
@@ -51,6 +57,10 @@ class Finding(NamedTuple):
         return f"{self.file}:{self.line}: {word!r} (write {instead})"
 
 
+Check: TypeAlias = Callable[[str, str], Iterator[Finding]]
+"""Finds the banned words of a file, given its name and its text."""
+
+
 def find_in_page(file: str, text: str) -> Iterator[Finding]:
     """Yield the banned words of a Markdown page, outside of its code."""
     prose = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
@@ -58,14 +68,30 @@ def find_in_page(file: str, text: str) -> Iterator[Finding]:
 
 
 def find_in_program(file: str, source: str) -> Iterator[Finding]:
-    """Yield the banned words in the string literals of a module that aren't docstrings."""
-    nodes = list(ast.walk(ast.parse(source)))
-    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    for node in nodes:
-        if id(node) in docstrings:
-            continue
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from _find(file, node.lineno, node.value)
+    """Yield the banned words in the docstrings, comments and other string literals of a module."""
+    yield from find_in_test(file, source)
+    tree = ast.parse(source)
+    docstrings = set(map(id, _docstrings(tree)))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(str(text)) if id(node) not in docstrings:
+                yield from _find(file, node.lineno, text)
+
+
+def find_in_test(file: str, source: str) -> Iterator[Finding]:
+    """Yield the banned words in the docstrings and comments of a module, outside of their code."""
+    for node in _docstrings(ast.parse(source)):
+        yield from _find(file, node.lineno, _INLINE_CODE.sub("", str(node.value)))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from _find(file, token.start[0], _INLINE_CODE.sub("", token.string))
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Constant(str()) as docstring):
+                yield docstring
 
 
 def _find(file: str, line: int, text: str) -> Iterator[Finding]:
@@ -74,12 +100,18 @@ def _find(file: str, line: int, text: str) -> Iterator[Finding]:
 
 
 def find_all(root: Path) -> Iterator[Finding]:
-    """Yield the banned words of all pages and programs below ``root``."""
-    pages = {page for pattern in PAGES for page in root.glob(pattern)}
-    programs = {file for folder in PROGRAMS for file in (root / folder).rglob("*.py")}
-    for file in sorted(pages | programs - {Path(__file__).resolve()}):
-        name, text = str(file.relative_to(root)), file.read_text(encoding="utf-8")
-        yield from (find_in_page if file.suffix == ".md" else find_in_program)(name, text)
+    """Yield the banned words of all pages, programs and tests below ``root``."""
+    checks: dict[Path, Check] = {}
+    for pattern in PAGES:
+        checks |= dict.fromkeys(root.glob(pattern), find_in_page)
+    for folder in PROGRAMS:
+        checks |= dict.fromkeys((root / folder).rglob("*.py"), find_in_program)
+    checks |= dict.fromkeys((root / TESTS).rglob("*.py"), find_in_test)
+    checks.pop(Path(__file__).resolve(), None)
+    for file, check in sorted(checks.items()):
+        text = file.read_text(encoding="utf-8")
+        if _BANNED.search(text):  # perhaps in code: parsing every file takes ten seconds
+            yield from check(str(file.relative_to(root)), text)
 
 
 def main() -> int:

@@ -1,9 +1,8 @@
-# ruff: noqa: INP001 - a script, not a package
-"""Writes docs/flags.md, docs/metrics.md and docs/reasons.md from the code: ``make docs``.
+"""Generate docs/flags.md, docs/metrics.md and docs/reasons.md from the code: ``make docs``.
 
-The settings classes and the metrics registries are the source; the lists of the reference in
-tests/golden/data tell what is ours beyond it. What a declaration can't say (values of labels,
-flags that wait for their feature) stands in docs/wording.py.
+The settings classes and the metrics registries are the source. The lists of the reference in
+tests/golden/data show which flags and metrics are additions. docs/wording.py has the texts that
+declarations can't contain, for example the values of labels.
 """
 
 import dataclasses
@@ -17,21 +16,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Info
 from prometheus_client.metrics import MetricWrapperBase
-from wording import (
-    COMMON,
-    ELECTION,
-    FEATURE_GATES,
-    FLAGS,
-    GATES,
-    KLOG,
-    LABELS,
-    METRICS,
-    MISSING,
-    OOMS,
-    PARTS,
-    REASONS,
-    UNTIL,
-)
 
 import admission.metrics
 import admission.settings
@@ -49,6 +33,21 @@ from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSe
 from recommender.metric_types import BatchHistogram, PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
+from wording import (
+    COMMON,
+    ELECTION,
+    FEATURE_GATES,
+    FLAGS,
+    GATES,
+    KLOG,
+    LABELS,
+    METRICS,
+    MISSING,
+    OOMS,
+    PARTS,
+    REASONS,
+    UNTIL,
+)
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parent / "tests" / "golden" / "data"

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - beside a script, not a package
 """What the generated pages of docs/ say besides what stands in the code.
 
 Texts, what the values of labels mean, and until when reasons hold; tests/unit/test_docs.py keeps
