@@ -6,8 +6,8 @@ because all waits are timers of the loop and all times come from a clock on it. 
 - Ready callbacks and readable sockets always come first, and take no time.
 - While a job of the loop's thread pool runs (a name look-up, a file), time stands still.
 - While a socket connects, or the kernel holds unsent bytes of one, the loop waits in real time,
-  but at most for :data:`OUTPUT_TIMEOUT`: a peer may not read. Bytes that the kernel has sent over the
-  loopback interface have arrived.
+  but at most for :data:`OUTPUT_TIMEOUT`: a peer may not read. Bytes that the kernel has sent over
+  the loopback interface have arrived.
 
 No other process may take part: it runs in real time, and this loop would be too fast for it.
 """
