@@ -46,16 +46,20 @@ class Connection:
     async def send(
         self, body: bytes, *, path: str = "/?timeout=5s", length: int | None = None
     ) -> tuple[int, bytes]:
-        """Post a body; ``length`` replaces its Content-Length."""
+        """Post a body; ``length`` replaces its Content-Length.
+
+        Raises:
+            IncompleteReadError: the webhook closed the connection before its response was complete.
+        """
         head = (
             f"POST {path} HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body) if length is None else length}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)
         await self._writer.drain()
-        status = int((await self._reader.readline()).split()[1])
+        status = int((await self._reader.readuntil()).split()[1])
         size = 0
-        while (line := await self._reader.readline()).strip():
+        while (line := await self._reader.readuntil()).strip():
             name, _, value = line.partition(b":")
             size = int(value) if name.lower() == b"content-length" else size
         return status, await self._reader.readexactly(size)
