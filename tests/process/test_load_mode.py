@@ -96,8 +96,11 @@ async def wait_for_cycles(process: Process, count: int) -> None:
 
 
 def warnings(process: Process) -> list[str]:
-    """Return warnings, errors and tracebacks: all lines except klog's informational ones."""
-    return [line for line in process.log if not line.startswith("I")]
+    """Return warnings, errors and tracebacks: all lines except klog's informational ones.
+
+    On a busy machine a pass takes longer than its interval, and the next one continues.
+    """
+    return [line for line in process.log if line[0] != "I" and "pass ended early" not in line]
 
 
 UPDATER = ("--updater-interval=4s", "--use-admission-controller-status=false")
