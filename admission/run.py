@@ -14,12 +14,18 @@ from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
 from admission.certificate_expiry import CertificateExpiry
 from admission.cluster import CachedCluster
+from admission.managed_certificates import CertificateFiles, ManagedCertificates
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from admission.self_check import Caller, Conditions, SelfCheck
 from admission.settings import AdmissionSettings
+from certs.certificate_stores import Secret
+from certs.renewal import CertificatePolicy
+from certs.settings import DEFAULT_SECRET
+from certs.trust import WebhookCaBundle
 from common.kube import config
+from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import KubeClient
 from common.kube.lease import StatusLease
 from common.runtime import service
@@ -53,6 +59,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         client_authority=(
             Path(settings.client_ca_file) if settings.require_client_certificate else None
         ),
+        created_later=settings.manage_certificates,
     )
     connection = await config.load(settings.kubeconfig)
     async with KubeClient(
@@ -68,6 +75,11 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
         registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        managed = (
+            _managed_certificates(settings, client, clock, host=chosen.host, namespace=namespace)
+            if settings.manage_certificates
+            else None
+        )
         conditions: Conditions = {
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),
@@ -91,13 +103,15 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             server.run,
             ops.run,
             expiry.run,
-            functools.partial(_announce, settings, cluster, check, registrar, lease),
+            functools.partial(_announce, settings, cluster, check, registrar, lease, pair=pair),
         ]
-        if settings.reload_cert:
+        renew = registrar.renew_bundle if settings.register_webhook else None
+        if managed is not None:
+            background.append(functools.partial(managed.run, pair, renew))
+        elif settings.reload_cert:
             background.append(functools.partial(tls.follow, pair))
-        if settings.reload_cert and settings.register_webhook:
-            renew = registrar.renew_bundle
-            background.append(functools.partial(tls.follow_authority, authority, renew))
+            if renew is not None:
+                background.append(functools.partial(tls.follow_authority, authority, renew))
         await service.serve(_until_stopped, background=tuple(background))
 
 
@@ -107,6 +121,8 @@ async def _announce(
     check: SelfCheck,
     registrar: registration.Registrar,
     lease: StatusLease,
+    *,
+    pair: tls.KeyPair,
 ) -> None:
     """Register the webhook, and renew the status Lease while reviews are answered."""
 
@@ -118,6 +134,7 @@ async def _announce(
     gc.collect()
     gc.freeze()  # exempts the listed objects, which stay, from garbage collection
     logger.info("caches have synced")
+    await pair.loaded.wait()
     await check.passed()  # readiness depends on the first check
     interval = settings.status_lease_update_interval
     keeping = lease.keep(socket.gethostname(), interval=interval, condition=answering)
@@ -125,6 +142,22 @@ async def _announce(
         group.create_task(keeping)
         if settings.register_webhook:
             await registrar.register()
+
+
+def _managed_certificates(
+    settings: AdmissionSettings, client: KubeClient, clock: Clock, *, host: str, namespace: str
+) -> ManagedCertificates:
+    return ManagedCertificates(
+        Secret(client, namespace, DEFAULT_SECRET),
+        WebhookCaBundle(client, CONFIGURATION_NAME),
+        CertificatePolicy(hosts=(host,)),
+        CertificateFiles(
+            certificate=Path(settings.tls_cert_file),
+            key=Path(settings.tls_private_key),
+            authority=Path(settings.client_ca_file),
+        ),
+        clock,
+    )
 
 
 def _policy(settings: AdmissionSettings) -> ReviewPolicy:
@@ -181,8 +214,8 @@ def _caller(settings: AdmissionSettings, chosen: registration.Registration, port
         port=port,
         # Without our own registration the host name in the configuration is unknown.
         name=chosen.host if settings.register_webhook else "",
-        # Without --reload-cert the pair is that of the start, and so has to be the authority.
-        authority=read if settings.reload_cert else (lambda: at_start),
+        # A pair that isn't reloaded is that of the start, and so has to be the authority.
+        authority=read if settings.reloads_certificates else (lambda: at_start),
         timeout=min(_LONGEST_CHECK, settings.webhook_timeout_seconds),
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from certs.settings import DEFAULT_SECRET
 from common.errors import ConfigError
 from common.flags import boolean, flag, namespace, port_number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
@@ -69,12 +70,21 @@ class AdmissionSettings(CommonSettings):
         metavar="FILE",
         help="Path of the CA certificate that is registered for API servers to trust, as PEM.",
     )
+    manage_certificates: bool = flag(
+        "--manage-certificates",
+        default=False,
+        parse=boolean,
+        group="TLS",
+        help=f"Keep a CA and a serving pair in the Secret {DEFAULT_SECRET} of the pod's namespace, "
+        "renew them in time, and write them to --tls-cert-file, --tls-private-key and "
+        "--client-ca-file.",
+    )
     reload_cert: bool = flag(
         "--reload-cert",
         default=False,
         parse=boolean,
         group="TLS",
-        help="Reload the certificate files when they change.",
+        help="Reload the certificate files when they change. --manage-certificates always does.",
     )
     require_client_certificate: bool = flag(
         "--require-client-certificate",
@@ -199,6 +209,16 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
         if self.register_by_url and not self.webhook_port:
             raise ConfigError("--register-by-url needs --webhook-port")
+        if self.manage_certificates and self.require_client_certificate:
+            raise ConfigError(
+                "--require-client-certificate needs the CA of the callers in --client-ca-file, "
+                "which --manage-certificates overwrites: set one of them only"
+            )
+
+    @property
+    def reloads_certificates(self) -> bool:
+        """Return whether changed certificate files are loaded while the process runs."""
+        return self.reload_cert or self.manage_certificates
 
     @property
     def lookup_timeout(self) -> float:

@@ -47,11 +47,12 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
         if settings.output_dir:
             stores.append(certificate_stores.Directory(Path(settings.output_dir)))
         try:
-            await certificate_stores.ensure(
+            _, decision = await certificate_stores.ensure(
                 stores, trust, settings.policy, make_key=authority.rsa_key, now=clock.now()
             )
         except KubeError as error:
             raise ConfigError(f"can't keep the certificates: {error}") from error
+        certificate_stores.log_decision(decision)
 
 
 async def _main(argv: Sequence[str]) -> None:

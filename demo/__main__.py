@@ -133,8 +133,11 @@ async def _cluster(
             await asyncio.sleep(0.05)
     connection = await load(str(kubeconfig))
     async with KubeClient(connection, user_agent="vpa-demo", qps=200, burst=400) as client:
-        for folder_of_manifests in ("deploy/crd", "examples"):
-            for manifest in sorted((settings.root / folder_of_manifests).glob("*.yaml")):
+        for folder_of_manifests, names in (
+            ("deploy/crd", "vertical*.yaml"),
+            ("examples", "*.yaml"),
+        ):
+            for manifest in sorted((settings.root / folder_of_manifests).glob(names)):
                 created = await apply(client, manifest)
                 view.say(f"Applied {folder_of_manifests}/{manifest.name}: {', '.join(created)}")
         yield client

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 import admission.access
-import certs.access
 import recommender.access
 import updater.access
 from common.flags import read_flags
@@ -28,7 +27,6 @@ def declared(access: Iterable[Access]) -> set[Permission]:
         ("vpa-recommender", recommender.access.ACCESS),
         ("vpa-updater", updater.access.ACCESS),
         ("vpa-admission-controller", admission.access.ACCESS),
-        ("vpa-certs", certs.access.ACCESS),
     ],
 )
 def test_an_account_may_do_what_its_component_calls(

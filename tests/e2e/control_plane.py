@@ -32,7 +32,6 @@ IMAGES = {
         "--tls-cert-file={root}/etc/tls-certs/serverCert.pem",
         "--tls-private-key={root}/etc/tls-certs/serverKey.pem",
     ),
-    "vpa-certs": ("{python}", "-P", "-m", "certs", "--kubeconfig={kubeconfig}"),
 }
 
 

@@ -1,12 +1,11 @@
 """Our manifests in a cluster: install them with kubectl, change them for a case, restore them."""
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.kubectl import Kubectl, KubectlError, run_command
+from e2e.kubectl import Kubectl
 
 OVERLAY = Path(__file__).parent / "overlay"
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -15,9 +14,7 @@ SYSTEM = "kube-system"
 RECOMMENDER = "vpa-recommender"
 UPDATER = "vpa-updater"
 ADMISSION = "vpa-admission-controller"
-CERTIFICATES = "vpa-certs"  # a CronJob with its own service account
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)
-ACCOUNTS = (*COMPONENTS, CERTIFICATES)
 OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
 
 
@@ -30,10 +27,6 @@ class Installation:
 
     async def install(self) -> None:
         """Follow docs/operations.md, and wait until everything is ready."""
-        certs = ("certs", f"--kubeconfig={self._kubectl.kubeconfig}")
-        code, printed = await run_command(sys.executable, "-P", "-m", *certs)
-        if code:
-            raise KubectlError(f"{' '.join(certs)} ended with {code}:\n{printed}")
         await self.apply()
         await self.wait_until_ready()
 

@@ -24,7 +24,6 @@ from common.labels import from_label_selector
 from e2e.cluster import Case, Cluster
 from e2e.installation import (
     ADMISSION,
-    CERTIFICATES,
     COMPONENTS,
     DEPLOY,
     RECOMMENDER,
@@ -84,9 +83,9 @@ def _declared_ports(pod: Object) -> dict[int, str]:
 def _pod_templates(manifests: list[Object]) -> dict[str, Object]:
     """Return the pod templates of all workloads, by the name of the workload."""
     return {
-        item["metadata"]["name"]: item["spec"].get("jobTemplate", item)["spec"]["template"]
+        item["metadata"]["name"]: item["spec"]["template"]
         for item in manifests
-        if item["kind"] in ("Deployment", "CronJob")
+        if item["kind"] == "Deployment"
     }
 
 
@@ -173,22 +172,20 @@ async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
         found = await cluster.client.list(
             PODS.as_dicts(), namespace=SYSTEM, label_selector=str(selector)
         )
-        # Jobs of other cases may have left pods of certs.
-        apps = {pod["metadata"]["labels"]["app"] for pod in found.items} - {CERTIFICATES}
+        apps = {pod["metadata"]["labels"]["app"] for pod in found.items}
         selected[policy["metadata"]["name"]] = apps
     assert selected == {
         "vpa-ops": {RECOMMENDER, UPDATER, ADMISSION},
         "vpa-webhook": {ADMISSION},
-        "vpa-certs": set(),
     }
 
 
 async def test_the_shipped_manifests_allow_the_same_ports(cluster: Cluster) -> None:
-    """Without the overlay's ports, and with the CronJob's pod, which allows no connections."""
+    """Without the overlay's ports."""
     manifests = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(DEPLOY))))
     policies = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(_COMPONENT))))
     pods = _pod_templates(manifests)
-    assert pods.keys() == {*COMPONENTS, CERTIFICATES}
+    assert pods.keys() == set(COMPONENTS)
     for name, pod in pods.items():
         assert _served_ports(name, pod) == set(_declared_ports(pod))
         assert _allowed_ports(policies, pod, _LABEL) == _served_ports(name, pod)
@@ -204,6 +201,5 @@ async def test_the_shipped_manifests_allow_the_same_ports(cluster: Cluster) -> N
                 RECOMMENDER: {"vpa-ops"},
                 UPDATER: {"vpa-ops"},
                 ADMISSION: {"vpa-ops", "vpa-webhook"},
-                CERTIFICATES: {"vpa-certs"},
             }[name]
         )
