@@ -28,7 +28,7 @@ from sandbox.virtual_time import VirtualClock
 from virtual_cluster import in_cluster
 
 NAMESPACE, SECRET = "kube-system", "vpa-tls-certs"
-POLICY = CertificatePolicy(hosts=("vpa-webhook.kube-system.svc",))
+POLICY = CertificatePolicy(hosts=("vpa-webhook.kube-system.svc",), overlap=timedelta(minutes=30))
 MINUTE = 60.0
 SCENARIO = "nodes: []"
 FAILURE = "certificates not kept"
@@ -150,7 +150,7 @@ def test_at_no_time_of_a_renewal_does_a_replica_serve_a_pair_that_is_not_trusted
             for _ in range(2 * int(POLICY.settle / timedelta(minutes=1))):
                 await asyncio.sleep(MINUTE / 2)
                 numbers.append(await check_trust(client, replicas))
-            await asyncio.sleep(POLICY.overlap.total_seconds())
+            await asyncio.sleep((POLICY.settle + POLICY.overlap).total_seconds())
             numbers.append(await check_trust(client, replicas))
             assert (numbers[0], numbers[-1]) == (2, 1)
             assert await trusted(client) != first
@@ -175,14 +175,14 @@ def test_a_pair_that_is_due_is_renewed_without_being_asked(tmp_path: Path) -> No
         almost_due = authority.create(
             POLICY.hosts,
             make_key=quick_key,
-            now=cluster.clock.now() - timedelta(days=59),
+            now=cluster.clock.now() - timedelta(days=59, hours=23, minutes=50),
             lifetime=timedelta(days=100),
         )
         store = certificate_stores.Secret(client, NAMESPACE, SECRET)
         await store.load()
         await store.save(almost_due)
         async with running(cluster, client, tmp_path, count=2) as replicas:
-            await asyncio.sleep(timedelta(days=2).total_seconds())
+            await asyncio.sleep(30 * MINUTE)
             for replica in replicas:
                 served = replica.pair.certificate
                 assert served is not None
