@@ -177,6 +177,8 @@ def _admission(
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(UpdaterSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
+    for warning in settings.warnings:
+        logger.warning(warning)
     gc.set_threshold(*_COLLECT_AFTER)
     await serve(settings, SystemClock(), environ=os.environ)
 

@@ -131,6 +131,8 @@ class CommonSettings(LoggingSettings, ClientSettings):
         group=OPS,
         help="Serve CPU and heap profiles at /debug/pprof/ on --address.",
     )
+    # The reference ignores positional arguments, so manifests may contain some.
+    ignored_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,6 +140,14 @@ class CommonSettings(LoggingSettings, ClientSettings):
             raise ConfigError(
                 "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other"
             )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return a warning for each part of the command line without the expected effect."""
+        if not self.ignored_arguments:
+            return ()
+        words = " ".join(self.ignored_arguments)
+        return (f"positional arguments are ignored, Booleans need an equals sign: {words}",)
 
 
 def address_flag(default: str) -> Any:
