@@ -54,7 +54,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             Path(settings.client_ca_file) if settings.require_client_certificate else None
         ),
     )
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),

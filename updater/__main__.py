@@ -50,7 +50,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         ConfigError: the address, the kubeconfig or the leader election is invalid.
         LeadershipLostError: another replica became the leader.
     """
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),

@@ -34,17 +34,31 @@ KLOG_FLAGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientSettings:
-    """The settings of a program's connection to the API server."""
-
-    kubeconfig: str = flag(
+def kubeconfig_flag(outside: str) -> Any:
+    """Declare the flag ``--kubeconfig`` of a program that uses ``outside`` when not in a pod."""
+    return flag(
         "--kubeconfig",
         default="",
         parse=str,
         group="API client",
         metavar="FILE",
-        help="Path of the kubeconfig. Empty: use the service account of the pod.",
+        help="Path of the kubeconfig. Empty: use the service account of the pod, or outside of a "
+        f"pod {outside}.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """The settings of a program's connection to the API server."""
+
+    kubeconfig: str = kubeconfig_flag("the files that the environment variable KUBECONFIG names")
+    context: str = flag(
+        "--context",
+        default="",
+        parse=str,
+        group="API client",
+        metavar="NAME",
+        help="Use this context of the kubeconfig. Empty: the current context.",
     )
     kube_api_qps: float = flag(
         "--kube-api-qps",
