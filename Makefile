@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -127,6 +127,9 @@ bench-rotation: venv ## three rotations of the certificates under 1,000 reviews 
 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
 	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/floods.py $(BENCH)
+
+site: venv ## the documentation as a site in build/site; a link without a target is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # In a new environment, with the dependencies of the image and nothing else.
 package: venv ## build the wheel, install it and run its programs
