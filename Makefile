@@ -9,12 +9,12 @@ PY := $(BIN)/python -P
 unexport PYTHONDONTWRITEBYTECODE
 # Properties are tested with the same examples each time (profile ci); pytest alone draws others.
 PYTEST := $(PY) -m pytest --durations=10 --hypothesis-profile=ci --numprocesses=auto --dist=worksteal
-PACKAGES := common recommender updater admission certs sandbox controlplane demo
+PACKAGES := common recommender updater admission certs sandbox controlplane demo release
 KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -128,16 +128,15 @@ bench-rotation: venv ## three rotations of the certificates under 1,000 reviews 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
 	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/floods.py $(BENCH)
 
-# In a new environment, with the dependencies of the image and nothing else.
-package: venv ## build the wheel, install it and run its programs
-	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
-	$(BIN)/python -m venv build/.venv
-	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-image.txt
-	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	build/.venv/bin/python -m pip check --disable-pip-version-check
-	cd build && for program in recommender updater admission-controller certs; do \
-	  .venv/bin/vpa-$$program --version && .venv/bin/vpa-$$program --help >/dev/null || exit 1; done
+site: venv ## the documentation as a site in build/site; a link without a target is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The environment has the dependencies of the image and nothing else.
+package: venv ## build the wheel, install it in a new environment and run its programs
+	@$(PY) -m release --only-package
+
+release-check: venv ## all that must hold before a release, one line for each check
+	@$(PY) -m release
 
 clean: ## remove what the targets made
 	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info

@@ -61,7 +61,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         ),
         created_later=settings.manage_certificates,
     )
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),

@@ -23,9 +23,12 @@ GATES: Mapping[str, str] = {
 }
 
 FLAGS = """\
-Write flags with one or two dashes; underscores count as dashes. A Boolean is `--x`, `--x=true` or
-`--x=false`. Durations have Go's form: `90s`, `1h30m`. If a flag is wrong, the program prints one
-line to standard error and ends with exit code 2.
+Write flags with two dashes; underscores count as dashes. The level of the log is also `-v4`, `-v=4`
+or `-v 4`. A Boolean is `--x`, `--x=true` or `--x=false`. Durations have Go's form: `90s`, `1h30m`.
+If a flag is wrong, the program prints one line to standard error and ends with exit code 2.
+
+The three components ignore positional arguments, and log one warning that names them. The second
+word of `--leader-elect false` is one: leader election is on. The other programs refuse them.
 
 Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference. Flags
 are grouped as in `--help`. Every program also has `--help` and `--version`.

@@ -87,7 +87,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         ConfigError: the API server's configuration or the address can't be used.
         LeadershipLostError: another replica took over.
     """
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
     metrics = RecommenderMetrics()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=metrics.registry)

@@ -308,8 +308,8 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a warning for each flag that is set without the expected effect."""
-        found = []
+        """Return a warning for each part of the command line without the expected effect."""
+        found = [*super().warnings]
         if self.min_checkpoints != _MIN_CHECKPOINTS:
             found.append("--min-checkpoints has no effect")
         if self.use_external_metrics and not any(self.external_metrics.values()):

@@ -50,7 +50,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         ConfigError: the address, the kubeconfig or the leader election is invalid.
         LeadershipLostError: another replica became the leader.
     """
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
@@ -177,6 +177,8 @@ def _admission(
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(UpdaterSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
+    for warning in settings.warnings:
+        logger.warning(warning)
     gc.set_threshold(*_COLLECT_AFTER)
     await serve(settings, SystemClock(), environ=os.environ)
 

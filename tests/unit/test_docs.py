@@ -27,7 +27,7 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-FOLDERS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "tests")
+FOLDERS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "release", "tests")
 FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:csv|json|md|py|sh|yaml)\b")
 PAGES = [
     page
