@@ -53,11 +53,12 @@ ELECTION = """\
 recommender and updater have these flags, and each has its own `--leader-elect-resource-name`.
 """
 METRICS = """\
-Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
-OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
-to the reference. A counter *as untyped* has a name that does not end in `_total`; the text formats
-allow such names for untyped metrics only. Each component also serves the client library's
-`process_*` and `python_*` metrics.
+Each component serves its metrics at `/metrics` on its ops address, in Prometheus' text format.
+Names, labels and buckets are the reference's, and so is the text of a bucket's bound (`le="1"`,
+`le="1e+06"`); a Prometheus from version 3 on stores `1.0` for both implementations. A metric of
+origin *ours* is unknown to the reference. A counter *as untyped* has a name that does not end in
+`_total`; the client library exposes such names for untyped metrics only. Each component also
+serves the client library's `process_*` and `python_*` metrics.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (the
