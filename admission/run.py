@@ -55,19 +55,23 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         ),
     )
     connection = await config.load(settings.kubeconfig)
+    metrics = AdmissionMetrics()
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
+        metrics=metrics.client,
     ) as client:
-        metrics = AdmissionMetrics()
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
+        metrics.caches.follow(cluster.caches)
         reviewer = Reviewer(cluster, _policy(settings), metrics)
         server = _webhook_server(settings, reviewer, pair.context, metrics)
         chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
         registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        if settings.register_webhook:
+            metrics.registers(lambda: registrar.right)
         conditions: Conditions = {
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),

@@ -97,6 +97,11 @@ def _values(values: Iterable[str]) -> str:
     return ", ".join(f"`{value}`" for value in values)
 
 
+_HTTP_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_API_RESOURCE = (
+    "As in its path, such as `pods` or `pods/eviction`; of usage `pods.metrics.k8s.io`; `other`: "
+    "kinds that only users name, and paths without a resource."
+)
 _BOOLEAN = _values(("true", "false"))
 _SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
 _MODE = f"As written in the VPA: {_values(UpdateMode)}"
@@ -109,6 +114,10 @@ LABELS: Mapping[tuple[str, str], str] = {
         for label, text in (
             ("version", "Of the component, such as `0.1.0`."),
             ("python_version", "Such as `3.11.7`."),
+            ("api_resource", _API_RESOURCE),
+            ("code", "The HTTP status, or `<error>` if there was no answer."),
+            ("verb", _values(_HTTP_METHODS)),
+            ("method", _values(_HTTP_METHODS)),
         )
     },
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
@@ -133,10 +142,6 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "recommendation_missing"): _BOOLEAN,
     ("recommender", "vpa_size_log2"): _SIZE,
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
-    (
-        "recommender",
-        "api_resource",
-    ): "As in its path, such as `pods`; of usage `pods.metrics.k8s.io`.",
     ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
     "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
     f"{_values(('undecodable', 'policy'))}; of "
@@ -144,8 +149,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     "see [operations.md](operations.md#checkpoints); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
     f"{_values(('unreachable', 'undecodable', 'too_large', 'no_token'))}.",
-    ("recommender", "code"): "The HTTP status.",
-    ("recommender", "method"): _values(("post", "get")),
+    ("recommender", "method"): f"{_values(_HTTP_METHODS)}; of Prometheus "
+    f"{_values(('post', 'get'))}.",
     ("recommender", "scope"): "`cluster`: the one list of everything; `part`: a namespace, or with "
     "external metrics a metric of a pod.",
     ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
@@ -174,6 +179,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("admission", "resource"): _values(ReviewSubject),
     ("admission", "step"): _values(ReviewStep),
     ("admission", "outcome"): _values(ReviewOutcome),
+    ("admission", "configuration"): "Its name, `vpa-webhook-config`.",
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 

@@ -89,6 +89,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
     """
     connection = await config.load(settings.kubeconfig)
     metrics = RecommenderMetrics()
+    metrics.interval.set(settings.interval.total_seconds())
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=metrics.registry)
     health = Health(clock, settings.interval * _MISSED_CYCLES)
@@ -98,6 +99,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
         read_failed=metrics.read_failed,
+        metrics=metrics.client,
     ) as client:
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         informers = Informers(
@@ -106,6 +108,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
             features=settings.feature_gates,
             errors=metrics.object_errors,
         )
+        metrics.caches.follow(informers.all())
         recommender = assemble(settings, informers, metrics, clock)
 
         def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:

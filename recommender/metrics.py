@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.kube.cache_metrics import CacheMetrics
+from common.kube.client_metrics import ClientMetrics
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
@@ -180,6 +182,18 @@ class RecommenderMetrics:
             "1 if this replica acts: it holds the Lease, or needs none.",
             registry=self.registry,
         )
+        self.last_success = Gauge(
+            "vpa_recommender_last_successful_cycle_timestamp_seconds",
+            "End of the last cycle that published recommendations, in Unix time; 0: none yet.",
+            registry=self.registry,
+        )
+        self.interval = Gauge(
+            "vpa_recommender_interval_seconds",
+            "Time between the starts of two cycles (--recommender-interval).",
+            registry=self.registry,
+        )
+        self.caches = CacheMetrics("recommender", self.registry)
+        self.client = ClientMetrics(self.registry)
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """Time a step of the cycle; ``name`` is the reference's."""

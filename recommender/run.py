@@ -140,6 +140,7 @@ class Recommender:
                 writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
                 await self._collect_usage()
+            self._metrics.last_success.set(self._clock.now().timestamp())
 
     async def end(self, within: timedelta) -> None:
         """Write the checkpoints that aren't stored yet, most important first (X124)."""

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.kube.cache_metrics import CacheMetrics
+from common.kube.client_metrics import ClientMetrics
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from updater.decision import Decision
@@ -155,6 +157,19 @@ class UpdaterMetrics:
         )
         for came in ReplacementResult:
             self._outcomes.labels(came.value)
+        self.leading = self._gauge(
+            "leading", "1 if this replica acts: it holds the Lease, or needs none.", ()
+        )
+        self.last_success = self._gauge(
+            "last_successful_cycle_timestamp_seconds",
+            "End of the last complete pass, in Unix time; 0: none yet.",
+            (),
+        )
+        self.interval = self._gauge(
+            "interval_seconds", "Time between the starts of two passes (--updater-interval).", ()
+        )
+        self.caches = CacheMetrics("updater", registry)
+        self.client = ClientMetrics(registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         return Gauge(name, text, labels, namespace="vpa_updater", registry=self._registry)
