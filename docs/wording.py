@@ -141,6 +141,9 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "is_oom"): f"Whether an OOM kill is what was observed: {_BOOLEAN}",
     ("recommender", "recommendation_missing"): _BOOLEAN,
     ("recommender", "vpa_size_log2"): _SIZE,
+    ("recommender", "vpa_name"): "The VPA.",
+    ("recommender", "vpa_namespace"): "The VPA's.",
+    ("recommender", "container_name"): "As in the VPA's recommendation.",
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
     ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
     "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "

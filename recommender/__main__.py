@@ -36,6 +36,7 @@ from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
+from recommender.publish.request_report import RequestReport
 from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_writer import StatusWriter
 from recommender.run import Recommender
@@ -88,7 +89,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         LeadershipLostError: another replica took over.
     """
     connection = await config.load(settings.kubeconfig)
-    metrics = RecommenderMetrics()
+    metrics = RecommenderMetrics(per_container=settings.container_metrics)
     metrics.interval.set(settings.interval.total_seconds())
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=metrics.registry)
@@ -260,6 +261,7 @@ def assemble(
             metrics=metrics,
             clock=clock,
         ),
+        requests=RequestReport(usage, metrics),
         backfill=backfill,
         model_lock=model_lock,
         metrics=metrics,

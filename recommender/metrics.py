@@ -15,6 +15,7 @@ from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import RequestSource
 from recommender.quality_metrics import QualityMetrics
+from recommender.request_metrics import RequestMetrics
 
 _STEP_BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -37,7 +38,8 @@ class RecommenderMetrics:
     A metric is a public attribute, or has a method if it needs more than one call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_container: bool = False) -> None:
+        """Register all metrics; those of each container only with ``per_container``."""
         self.registry = CollectorRegistry()
         expose_build_info("recommender", self.registry)
         self.object_errors = ObjectErrors("recommender", self.registry)
@@ -192,6 +194,7 @@ class RecommenderMetrics:
             "Time between the starts of two cycles (--recommender-interval).",
             registry=self.registry,
         )
+        self.requests = RequestMetrics(self.registry, per_container=per_container)
         self.caches = CacheMetrics("recommender", self.registry)
         self.client = ClientMetrics(self.registry)
 

@@ -35,6 +35,7 @@ async def test_the_process_runs_cycles_until_sigterm(tmp_path: Path) -> None:
             assert 'vpa_recommender_cache_age_seconds{api_resource="pods"}' in metrics
             listed = 'rest_client_requests_total{api_resource="pods",code="200",method="GET"}'
             assert listed in metrics
+            assert "vpa_recommender_container_request" not in metrics  # needs a flag
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)
