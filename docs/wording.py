@@ -175,7 +175,8 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("updater", "came"): _values(ReplacementResult),
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
-    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
+    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates and blocked pods one of "
+    "[reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
     ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in ReviewOutcome)),

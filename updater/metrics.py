@@ -55,6 +55,7 @@ class PassFigures:
     vpas_updatable: Tally[str] = field(default_factory=Tally)
     vpas_updated: Tally[str] = field(default_factory=Tally)
     candidates: Tally[Decision] = field(default_factory=Tally)
+    blocked: Tally[Labels] = field(default_factory=Tally)  # by reason, and name of the VPA
 
     def count_controlled(self, vpa: VpaLabels, pods: int) -> None:
         """Count the live pods of a VPA."""
@@ -146,7 +147,11 @@ class UpdaterMetrics:
             "Judged pods by what happens to them, and why.",
             ("decision", "reason"),
         )
-
+        self._blocked = self._gauge(
+            "blocked_pods",
+            "Pods whose in-place update is blocked by the kubelet or the API server.",
+            ("reason", *vpa),
+        )
         self._suspended = self._gauge(
             "evictions_suspended",
             "VPAs whose evictions are suspended: replacements came up wrong, or not at all.",
@@ -243,6 +248,7 @@ class UpdaterMetrics:
             every: dict[Labels, int] = {(str(size),): 0 for size in range(_SIZES)}
             every.update(((size,), count) for size, count in tally.items())
             _publish(gauge, every)
+        _publish(self._blocked, figures.blocked)
         _publish(
             self._candidates,
             {
