@@ -6,7 +6,7 @@ Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admiss
 import enum
 from collections.abc import Callable
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from admission.review import ReviewSubject
 from common.kube.ca_bundle import CONFIGURATION_NAME
@@ -68,7 +68,7 @@ class ReviewStep(enum.StrEnum):
 class AdmissionMetrics:
     """The metrics of the process."""
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         expose_build_info(_COMPONENT, registry)
         pods = Counter(
             f"{_PREFIX}_admission_pods_total",

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
 from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
 from admission.certificate_expiry import CertificateExpiry
@@ -55,7 +57,10 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         ),
     )
     connection = await config.load(settings.kubeconfig)
-    metrics = AdmissionMetrics()
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    metrics = AdmissionMetrics(registry)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
@@ -83,7 +88,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             name=settings.status_lease_name,
             clock=clock,
         )
-        ops = _ops_server(settings, clock, conditions, check, reviewer)
+        ops = _ops_server(settings, clock, conditions, check, reviewer, registry=registry)
         expiry = CertificateExpiry(
             lambda: pair.certificate,
             functools.partial(tls.read_bundle, authority, quiet=True),
@@ -167,11 +172,14 @@ def _ops_server(
     conditions: Conditions,
     check: SelfCheck,
     reviewer: Reviewer,
+    *,
+    registry: CollectorRegistry,
 ) -> WebServer:
     return ops_server(
         Health(clock, timedelta()),  # never armed, because the webhook has no cycle
         settings.address,
         checks={**conditions, "self-check": lambda: check.right},
+        registry=registry,
         profiling=settings.profiling,
         routers=(debugging.router(reviewer.judge),) if settings.debug_endpoints else (),
     )
