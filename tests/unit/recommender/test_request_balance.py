@@ -141,6 +141,15 @@ def test_the_next_vpa_starts_without_the_targets_of_a_removed_one() -> None:
     assert balance_by_namespace(usage, CPU) == {"shop": NOTHING}
 
 
+def test_the_number_of_a_removed_vpa_is_used_again() -> None:
+    usage = Usage()
+    for name in ("a", "b", "c"):
+        put_vpa(usage, VpaKey("shop", name))
+    usage.remove_autoscaler(VpaKey("shop", "b"))
+    put_vpa(usage, VpaKey("shop", "d"))
+    assert sorted(one.number for one in usage.autoscalers.values()) == [1, 2, 3]
+
+
 def test_containers_that_the_policy_excludes_do_not_count() -> None:
     usage = Usage()
     put_vpa(usage, WEB, ContainerRule(container="c0", off=True), c0=Requests(cpu=400))
