@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,7 +46,7 @@ lint: venv ## formatting, all rules of ruff, and the words of docs, comments and
 	$(PY) docs/banned_words.py
 
 types: venv ## mypy, strict
-	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
+	$(BIN)/mypy $(PACKAGES) tests benchmarks docs deploy/monitoring
 
 contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
@@ -78,6 +78,10 @@ record: venv ## record the answers of a real API server (tests/conformance/recor
 
 docs: venv ## write the generated pages of docs/ from the code
 	PYTHONPATH=docs $(PY) docs/build.py
+
+monitoring: venv ## write the generated files of deploy/monitoring
+	$(PY) deploy/monitoring/rules.py >deploy/monitoring/prometheus-rule.yaml
+	PYTHONPATH=deploy/monitoring $(PY) deploy/monitoring/dashboard.py >deploy/monitoring/dashboard.json
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 	@tests/controlplane/build.sh

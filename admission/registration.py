@@ -174,6 +174,11 @@ class Registrar:
         self._warned: tuple[str, dict[str, object]] = ("", {})
         self._exempting: tuple[str, ...] = ()
 
+    @property
+    def right(self) -> bool:
+        """Return whether the configuration was right at the last check."""
+        return self._registered and self._right
+
     async def register(self) -> None:
         """Create or update the configuration; retry until the API server accepts it."""
 
@@ -212,7 +217,7 @@ class Registrar:
         except (KubeError, DecodeError, TimeoutError) as error:
             text = str(error) or "no answer in time"
             self._warn_once("webhook configuration not read or not restored", error=text)
-        return self._right
+        return self.right
 
     async def _check(self) -> None:
         try:

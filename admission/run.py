@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
 from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
 from admission.certificate_expiry import CertificateExpiry
@@ -62,14 +64,19 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         created_later=settings.manage_certificates,
     )
     connection = await config.load(settings.kubeconfig, settings.context)
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    metrics = AdmissionMetrics(registry)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
+        metrics=metrics.client,
     ) as client:
-        metrics = AdmissionMetrics()
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
+        metrics.caches.follow(cluster.caches)
         reviewer = Reviewer(cluster, _policy(settings), metrics)
         server = _webhook_server(settings, reviewer, pair.context, metrics)
         chosen = registration.of_settings(settings, namespace=namespace)
@@ -80,6 +87,8 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             if settings.manage_certificates
             else None
         )
+        if settings.register_webhook:
+            metrics.registers(lambda: registrar.right)
         conditions: Conditions = {
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),
@@ -91,7 +100,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             name=settings.status_lease_name,
             clock=clock,
         )
-        ops = _ops_server(settings, clock, conditions, check, reviewer)
+        ops = _ops_server(settings, clock, conditions, check, reviewer, registry=registry)
         expiry = CertificateExpiry(
             lambda: pair.certificate,
             functools.partial(tls.read_bundle, authority, quiet=True),
@@ -196,11 +205,14 @@ def _ops_server(
     conditions: Conditions,
     check: SelfCheck,
     reviewer: Reviewer,
+    *,
+    registry: CollectorRegistry,
 ) -> WebServer:
     return ops_server(
         Health(clock, timedelta()),  # never armed, because the webhook has no cycle
         settings.address,
         checks={**conditions, "self-check": lambda: check.right},
+        registry=registry,
         profiling=settings.profiling,
         routers=(debugging.router(reviewer.judge),) if settings.debug_endpoints else (),
     )

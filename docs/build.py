@@ -30,7 +30,7 @@ import updater.settings
 from common.features import FeatureGates
 from common.flags import groups, show
 from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
-from recommender.metric_types import BatchHistogram, PlainCounter
+from recommender.metric_types import BatchHistogram, PlainCounter, SnapshotGauge
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
 from wording import (
@@ -179,7 +179,7 @@ def registries() -> dict[str, CollectorRegistry]:
     updater.metrics.UpdaterMetrics(updating)
     admission.metrics.AdmissionMetrics(admitting)
     return {
-        "recommender": recommender.metrics.RecommenderMetrics().registry,
+        "recommender": recommender.metrics.RecommenderMetrics(per_container=True).registry,
         "updater": updating,
         "admission": admitting,
     }
@@ -199,7 +199,7 @@ def _exposed(collector: Any) -> Exposed:
     elif isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
-        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
+        assert isinstance(collector, PlainCounter | BatchHistogram | SnapshotGauge)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(

@@ -34,8 +34,8 @@ from e2e.installation import (
 from e2e.pods import Object
 from e2e.processes import listening_ports
 
-_OVERLAY = Path(__file__).parent / "network_policies_overlay"
-_COMPONENT = DEPLOY / "components" / "network-policies"
+_OVERLAY = Path(__file__).parent / "network_policy_overlay"
+_COMPONENT = DEPLOY / "components" / "network-policy"
 _LABEL = {"vpa-metrics": "allowed"}
 _POLICIES: Endpoint[Object] = Endpoint(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict[str, Any]

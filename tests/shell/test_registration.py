@@ -152,7 +152,9 @@ async def patch(client: KubeClient, **webhook_fields: object) -> None:
 
 async def test_nothing_is_restored_before_the_registration(cluster: Cluster) -> None:
     async with cluster.client("test") as client:
-        assert not await registrar(client).in_place()
+        ours = registrar(client)
+        assert not await ours.in_place()
+        assert not ours.right
     assert cluster.audit(resource=MUTATING_WEBHOOKS.resource) == ()
 
 
@@ -211,7 +213,9 @@ async def test_repeated_changes_are_accepted_for_a_while_and_fail_the_condition(
         assert await theirs.in_place()
         before = write_count(cluster)
         assert [await ours.in_place() for _ in range(3)] == [False] * 3
+        assert not ours.right
         assert await theirs.in_place()
+        assert theirs.right
         assert write_count(cluster) == before
     assert [what for what, _ in warnings(caplog)] == [
         "webhook configuration was changed, restored it",

@@ -212,7 +212,7 @@ SHOWN_IN = {
         "tests/shell/test_targets.py",
         "test_a_scalable_owner_is_the_topmost_and_is_cached",
     ),
-    "X23": ("updater/__main__.py", "[cache.run for cache in caches.all()]"),
+    "X23": ("updater/__main__.py", "[cache.run for cache in caches.followed()]"),
     "X24": ("common/kube/client.py", "self.limiter = RateLimiter(qps, burst)"),
     "X25": (HEALTH, "test_profiles_are_served_only_with_the_flag"),
     "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
