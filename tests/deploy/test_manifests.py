@@ -11,7 +11,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
-CONFIGURATIONS = {"rules.yaml", "kube-state-metrics.yaml"}  # files of other programs
+NO_OBJECTS = {"kustomization.yaml", "rules.yaml", "kube-state-metrics.yaml"}  # read by programs
 
 
 def objects(*folders: str) -> Iterator[dict[str, Any]]:
