@@ -36,9 +36,7 @@ def definition(plural: str) -> dict[str, Any]:
 @pytest.mark.parametrize("page", KUSTOMIZATIONS, ids=lambda page: page.parent.name)
 def test_a_kustomization_names_every_manifest_of_its_folder(page: Path) -> None:
     listed = yaml.safe_load(page.read_text("utf-8")).get("resources", ())
-    there = (
-        {path.name for path in page.parent.glob("*.yaml")} - {"kustomization.yaml"} - CONFIGURATIONS
-    )
+    there = {path.name for path in page.parent.glob("*.yaml")} - NO_OBJECTS
     assert {name for name in listed if name.endswith(".yaml")} == there
     for folder in set(listed) - there:
         assert (page.parent / folder / "kustomization.yaml").exists(), folder

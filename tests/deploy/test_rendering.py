@@ -12,6 +12,7 @@ from admission.registration import OWN_PODS
 from admission.settings import AdmissionSettings
 from common.flags import read_flags
 from common.kube.endpoints import SECRETS
+from common.runtime.settings import LeaderElectionSettings
 from common.version import version
 from golden_data import FOLDER as GOLDEN
 from kubectl_program import needs_kubectl, rendered, rendered_with
@@ -27,7 +28,9 @@ Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALL, COMPONENTS = DEPLOY, DEPLOY / "components"
 REFERENCE_IMAGES = DEPLOY / "overlays" / "reference-images"
-SETTINGS = {
+SETTINGS: dict[
+    str, type[RecommenderSettings] | type[UpdaterSettings] | type[AdmissionSettings]
+] = {
     "vpa-recommender": RecommenderSettings,
     "vpa-updater": UpdaterSettings,
     "vpa-admission-controller": AdmissionSettings,
@@ -93,11 +96,12 @@ def test_an_image_has_a_registry_and_the_version_of_the_project(name: str) -> No
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_arguments_are_flags_of_the_program(name: str) -> None:
     args = values(container(rendered(ALL), name)["args"])
-    settings = read_flags(SETTINGS[name], args, program=name, environ={})
+    settings: object = read_flags(SETTINGS[name], args, program=name, environ={})
     if isinstance(settings, AdmissionSettings):
         assert settings.manage_certificates
         assert settings.webhook_timeout_seconds == 5
     else:
+        assert isinstance(settings, LeaderElectionSettings)
         assert settings.leader_elect
         assert settings.leader_elect_resource_namespace == "kube-system"
 
