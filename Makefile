@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package images clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package images test-images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -145,6 +145,9 @@ images: ## build the images: make images REGISTRY=… TAG=… [PUSH=1] [PLATFORM
 	+@$(PYTHON) -P deploy/images.py --registry='$(REGISTRY)' --tag='$(TAG)' --platforms='$(PLATFORMS)' \
 	  --engine='$(ENGINE)' --source='$(SOURCE)' $(if $(PUSH),--push) \
 	  $(if $(findstring n,$(firstword -$(MAKEFLAGS))),--dry-run)
+
+test-images: venv ## execute the Dockerfile without a container engine, and run each component (Linux, root)
+	$(PY) -m pytest tests/images --verbose --durations=5 -s
 
 clean: ## remove what the targets made
 	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info
