@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check images test-images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -40,13 +40,14 @@ check: ## the inner loop: lint, types, contracts and unit tests
 	@$(MAKE) --no-print-directory --jobs=2 lint types contracts
 	$(PYTEST) tests/unit
 
-lint: venv ## formatting, all rules of ruff, and the words of docs, comments and messages
+lint: venv ## formatting, all rules of ruff, the words of docs, comments and messages, and the Dockerfile
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PY) docs/banned_words.py
+	$(BIN)/hadolint deploy/Dockerfile
 
 types: venv ## mypy, strict
-	$(BIN)/mypy $(PACKAGES) tests benchmarks docs deploy/monitoring
+	$(BIN)/mypy $(PACKAGES) tests benchmarks deploy docs
 
 contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
@@ -141,6 +142,15 @@ package: venv ## build the wheel, install it in a new environment and run its pr
 
 release-check: venv ## all that must hold before a release, one line for each check
 	@$(PY) -m release
+
+# It needs no virtual environment. With `make -n` it prints the commands and runs none.
+images: ## build the images: make images REGISTRY=… TAG=… [PUSH=1] [PLATFORMS=linux/amd64] [ENGINE=podman] [SOURCE=https://…]
+	+@$(PYTHON) -P deploy/images.py --registry='$(REGISTRY)' --tag='$(TAG)' --platforms='$(PLATFORMS)' \
+	  --engine='$(ENGINE)' --source='$(SOURCE)' $(if $(PUSH),--push) \
+	  $(if $(findstring n,$(firstword -$(MAKEFLAGS))),--dry-run)
+
+test-images: venv ## execute the Dockerfile without a container engine, and run each component (Linux, root)
+	$(PY) -m pytest tests/images --verbose --durations=5 -s
 
 clean: ## remove what the targets made
 	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info

@@ -148,11 +148,7 @@ def test_nothing_in_the_constraints_names_a_host() -> None:
         assert "://" not in (ROOT / name).read_text("utf-8")
 
 
-def test_the_base_image_and_what_ci_installs_are_pinned() -> None:
-    dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
-    (base,) = re.findall(r"^ARG BASE=(\S+)$", dockerfile, re.MULTILINE)
-    assert re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", base)
-    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}"}
+def test_what_ci_installs_is_pinned() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     for line in re.findall(r"pip install .*", script):
         assert "--require-hashes" in line
