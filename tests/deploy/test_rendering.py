@@ -28,9 +28,7 @@ Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALL, COMPONENTS = DEPLOY, DEPLOY / "components"
 REFERENCE_IMAGES = DEPLOY / "overlays" / "reference-images"
-SETTINGS: dict[
-    str, type[RecommenderSettings] | type[UpdaterSettings] | type[AdmissionSettings]
-] = {
+SETTINGS: dict[str, type[RecommenderSettings] | type[UpdaterSettings] | type[AdmissionSettings]] = {
     "vpa-recommender": RecommenderSettings,
     "vpa-updater": UpdaterSettings,
     "vpa-admission-controller": AdmissionSettings,
