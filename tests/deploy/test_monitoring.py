@@ -72,7 +72,7 @@ def deployments() -> dict[str, dict[str, Any]]:
     """Return the pod templates of the components by the label ``app``."""
     found = {}
     for name in ("recommender", "updater", "admission"):
-        for item in documents(ROOT / "deploy" / f"{name}.yaml"):
+        for item in documents(ROOT / "deploy" / "components" / f"{name}.yaml"):
             if item["kind"] == "Deployment":
                 template = item["spec"]["template"]
                 found[template["metadata"]["labels"]["app"]] = template

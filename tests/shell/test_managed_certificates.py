@@ -52,7 +52,7 @@ def quick_key() -> PrivateKey:
 
 @dataclass
 class Replica:
-    """One pod of admission, as far as its certificates go."""
+    """The certificates of one pod of admission."""
 
     managed: ManagedCertificates
     pair: KeyPair

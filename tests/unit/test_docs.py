@@ -218,8 +218,8 @@ SHOWN_IN = {
     "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
     "X27": ("tests/unit/certs/test_certificate_stores.py", "test_a_bad_pair_is_replaced"),
     "X28": ("tests/deploy/test_rbac.py", "test_an_account_may_do_what_its_component_calls"),
-    "X29": ("deploy/updater.yaml", "--in-place-skip-disruption-budget=true"),
-    "X30": ("deploy/updater.yaml", "readOnlyRootFilesystem: true"),
+    "X29": ("deploy/components/updater.yaml", "--in-place-skip-disruption-budget=true"),
+    "X30": ("deploy/components/updater.yaml", "readOnlyRootFilesystem: true"),
     "X40": (
         "tests/shell/test_self_check.py",
         "test_the_lease_waits_for_several_right_checks_after_a_wrong_one",
