@@ -7,11 +7,9 @@ two steps, so every replica has made several copies meanwhile.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from admission.tls import KeyPair
 from certs import certificate_stores
 from certs.authority import Bundle, KeyMaker, rsa_key
 from certs.certificate_stores import Store, write_certificate, write_key
@@ -29,7 +27,7 @@ _LONGEST_PAUSE = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFiles:
-    """The files that the server and the registration read; only their owner can read the key."""
+    """The files of the server and of the registration; only their owner can read the key."""
 
     certificate: Path
     key: Path
@@ -53,7 +51,7 @@ class CertificateFiles:
 
 
 class ManagedCertificates:
-    """Keeps Secret, files and CA bundle up to date."""
+    """Keeps Secret, CA bundle and files up to date. Others load the files when they change."""
 
     def __init__(
         self,
@@ -71,33 +69,27 @@ class ManagedCertificates:
         self._files = files
         self._clock = clock
         self._make_key = make_key
-        self._bundle: Bundle | None = None  # as copied last
+        self._written: Bundle | None = None
         self._logged: RenewalDecision | str | None = None
 
-    async def run(
-        self, pair: KeyPair, renew_registration: Callable[[], Awaitable[None]] | None
-    ) -> None:
-        """Keep the certificates, and load each new pair; never return.
+    async def run(self) -> None:
+        """Take the steps that are due; never return.
 
-        ``renew_registration`` is called when the authorities change. A failed attempt is repeated,
-        and logged if its error differs from the last one.
+        A failed attempt is repeated, and logged if its error differs from the last one.
         """
         pause = _SHORTEST_PAUSE
         while True:
             try:
-                new_authority = await self._update(pair)
+                await self._update()
             except (ConfigError, KubeError) as error:
                 self._log_failure(str(error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            if new_authority and renew_registration is not None:
-                await renew_registration()
-            pause = _SHORTEST_PAUSE
-            await asyncio.sleep(_CHECK_SECONDS)
+            else:
+                pause = _SHORTEST_PAUSE
+                await asyncio.sleep(_CHECK_SECONDS)
 
-    async def _update(self, pair: KeyPair) -> bool:
-        """Take the steps that are due; return whether other authorities are trusted than before."""
+    async def _update(self) -> None:
         bundle, decision = await certificate_stores.ensure(
             [self._secret],
             self._trust,
@@ -108,13 +100,9 @@ class ManagedCertificates:
         if decision != self._logged:
             self._logged = decision
             certificate_stores.log_decision(decision)
-        before = self._bundle
-        if bundle == before:
-            return False
-        await asyncio.to_thread(self._files.write, bundle)
-        pair.reload()
-        self._bundle = bundle
-        return before is not None and bundle.authority != before.authority
+        if bundle != self._written:
+            await asyncio.to_thread(self._files.write, bundle)
+            self._written = bundle
 
     def _log_failure(self, error: str) -> None:
         if error != self._logged:

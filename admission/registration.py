@@ -191,7 +191,12 @@ class Registrar:
         logger.info("webhook registered")
 
     async def renew_bundle(self) -> None:
-        """Write the CA file to the configuration; retry until the API server accepts it."""
+        """Write the CA file to the configuration; retry until the API server accepts it.
+
+        Before the registration do nothing, because it reads the file itself.
+        """
+        if not self._registered:
+            return
 
         async def attempt() -> bool:
             self._bundle = self._read_bundle()

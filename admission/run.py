@@ -59,7 +59,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         min_version=settings.min_tls_version,
         ciphers=settings.tls_ciphers,
         client_authority=(
-            Path(settings.client_ca_file) if settings.require_client_certificate else None
+            Path(settings.callers_authority) if settings.require_client_certificate else None
         ),
         created_later=settings.manage_certificates,
     )
@@ -82,11 +82,6 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
         registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
-        managed = (
-            _managed_certificates(settings, client, clock, host=chosen.host, namespace=namespace)
-            if settings.manage_certificates
-            else None
-        )
         if settings.register_webhook:
             metrics.registers(lambda: registrar.right)
         conditions: Conditions = {
@@ -114,13 +109,15 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             expiry.run,
             functools.partial(_announce, settings, cluster, check, registrar, lease, pair=pair),
         ]
-        renew = registrar.renew_bundle if settings.register_webhook else None
-        if managed is not None:
-            background.append(functools.partial(managed.run, pair, renew))
-        elif settings.reload_cert:
+        if settings.manage_certificates:
+            background.append(
+                _managed_certificates(settings, client, clock, chosen.host, namespace).run
+            )
+        if settings.reloads_certificates:
             background.append(functools.partial(tls.follow, pair))
-            if renew is not None:
-                background.append(functools.partial(tls.follow_authority, authority, renew))
+        if settings.reloads_certificates and settings.register_webhook:
+            renew = registrar.renew_bundle
+            background.append(functools.partial(tls.follow_authority, authority, renew))
         await service.serve(_until_stopped, background=tuple(background))
 
 
@@ -154,7 +151,7 @@ async def _announce(
 
 
 def _managed_certificates(
-    settings: AdmissionSettings, client: KubeClient, clock: Clock, *, host: str, namespace: str
+    settings: AdmissionSettings, client: KubeClient, clock: Clock, host: str, namespace: str
 ) -> ManagedCertificates:
     return ManagedCertificates(
         Secret(client, namespace, DEFAULT_SECRET),

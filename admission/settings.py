@@ -91,8 +91,17 @@ class AdmissionSettings(CommonSettings):
         default=False,
         parse=boolean,
         group="TLS",
-        help="Refuse callers without a client certificate that a CA in --client-ca-file has "
+        help="Refuse callers without a client certificate that a CA in --caller-ca-file has "
         "signed. API servers need one first: --admission-control-config-file.",
+    )
+    caller_ca_file: str = flag(
+        "--caller-ca-file",
+        default="",
+        parse=str,
+        group="TLS",
+        metavar="FILE",
+        help="Path of the CA certificates that sign client certificates, as PEM. Empty: "
+        "--client-ca-file.",
     )
     min_tls_version: str = flag(
         "--min-tls-version",
@@ -209,11 +218,15 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
         if self.register_by_url and not self.webhook_port:
             raise ConfigError("--register-by-url needs --webhook-port")
-        if self.manage_certificates and self.require_client_certificate:
+        if self.manage_certificates and self.require_client_certificate and not self.caller_ca_file:
             raise ConfigError(
-                "--require-client-certificate needs the CA of the callers in --client-ca-file, "
-                "which --manage-certificates overwrites: set one of them only"
+                "--require-client-certificate with --manage-certificates needs --caller-ca-file"
             )
+
+    @property
+    def callers_authority(self) -> str:
+        """Return the file of the CA certificates that sign client certificates."""
+        return self.caller_ca_file or self.client_ca_file
 
     @property
     def reloads_certificates(self) -> bool:

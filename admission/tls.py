@@ -156,12 +156,14 @@ async def follow(pair: KeyPair) -> None:
     """Reload the pair whenever one of its files is replaced; never return.
 
     Retry unusable files every second: they may be replaced one by one, or become usable without a
-    visible change. Each error is logged once.
+    visible change. Each error is logged once. Wait for files that are created later.
     """
     watch = FileWatch(*pair.files)
     behind, logged = True, ""  # the files may have changed since the start
     while True:
         await asyncio.sleep(_POLL_SECONDS)
+        if not pair.loaded.is_set() and not all(file.exists() for file in pair.files):
+            continue
         if watch.changed():
             logger.info("New certificate found, reloading")
             behind = True

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from admission.managed_certificates import CertificateFiles, ManagedCertificates
-from admission.tls import KeyPair
+from admission.tls import KeyPair, follow, follow_authority
 from certs import authority, certificate_stores
 from certs.renewal import CertificatePolicy
 from certs.trust import WebhookCaBundle
@@ -60,7 +60,10 @@ class Replica:
     registered: list[bytes] = field(default_factory=list)  # CA files that it has registered
 
     async def run(self) -> None:
-        await self.managed.run(self.pair, self._register)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.managed.run())
+            group.create_task(follow(self.pair))
+            group.create_task(follow_authority(self.files.authority, self._register))
 
     async def _register(self) -> None:
         self.registered.append(self.files.authority.read_bytes())

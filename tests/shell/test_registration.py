@@ -60,14 +60,19 @@ async def stored(client: KubeClient) -> dict[str, Any]:
 async def test_any_existing_configuration_becomes_the_created_one(
     cluster: Cluster, before: str
 ) -> None:
+    """Except for labels that are not wanted: they may be somebody else's."""
     async with cluster.client("test") as client:
         for after in FLAGS:
             await registration.register(client, wanted(after))
             fresh = await stored(client)
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
             await registration.register(client, wanted(before, OLD))
+            labels = (await stored(client))["metadata"].get("labels", {})
             await registration.register(client, wanted(after))
-            assert await stored(client) == fresh, (before, after)
+            found = await stored(client)
+            labels |= fresh["metadata"].pop("labels", {})
+            assert found["metadata"].pop("labels", {}) == labels
+            assert found == fresh, (before, after)
             await client.delete(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
 
 
