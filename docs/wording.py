@@ -73,10 +73,10 @@ not). This page lists the reasons. A reason is reported in four places:
   for a change are logged with `--v=5`;
 - Events: in brackets behind the sentence, followed by the VPA and the change, as in
   `[outside_range] (VPA web; app cpu 100m -> 250m, memory 128Mi -> 256Mi)`, see
-  [operations.md](operations.md#what-is-reported-of-a-change);
+  [events.md](events.md#what-is-reported-of-a-change);
 - metrics: the label `reason` of `vpa_updater_candidate_pods`;
 - `GET /debug/plan`: the decision of the next pass about each pod, see
-  [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
+  [debugging.md](debugging.md#why-does-the-updater-touch-this-pod-or-not).
 """
 OOMS = """\
 ## OOM kills
@@ -152,7 +152,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
     f"{_values(('undecodable', 'policy'))}; of "
     "discarded OOM kills see [below](#oom-kills); of checkpoints "
-    "see [operations.md](operations.md#checkpoints); "
+    "see [checkpoints.md](checkpoints.md#conflicts); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
     f"{_values(('unreachable', 'undecodable', 'too_large', 'no_token'))}.",
     ("recommender", "method"): f"{_values(_HTTP_METHODS)}; of Prometheus "

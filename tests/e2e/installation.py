@@ -26,7 +26,7 @@ class Installation:
         self._overlay = overlay
 
     async def install(self) -> None:
-        """Follow docs/operations.md, and wait until everything is ready."""
+        """Follow docs/install.md, and wait until everything is ready."""
         await self.apply()
         await self.wait_until_ready()
 

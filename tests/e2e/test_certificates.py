@@ -144,7 +144,7 @@ async def test_admission_completes_a_renewal_that_leaves_no_pod_unpatched(case: 
 
 
 async def test_an_emptied_secret_is_filled_again_and_no_pod_is_left_unpatched(case: Case) -> None:
-    """The command is from docs/operations.md: it replaces both keys."""
+    """The command is from docs/certificates.md: it replaces both keys."""
     cluster = case.cluster
     async with continuous_creation(case, "web") as creation:
         first, (old, *_) = await served_certificate(), await trusted_authorities(cluster)

@@ -1,6 +1,6 @@
 """A webhook that requires client certificates responds only to the API server.
 
---admission-control-config-file configures the API server's certificate (docs/operations.md).
+--admission-control-config-file configures the API server's certificate (docs/security.md).
 """
 
 import base64

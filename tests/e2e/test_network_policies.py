@@ -145,7 +145,7 @@ async def test_the_api_server_stores_the_policies_as_they_are_written(
 async def test_a_labelled_namespace_may_connect_to_each_port_of_a_component_and_no_other(
     case: Case, policies: list[Object]
 ) -> None:
-    """Label the namespace as docs/operations.md describes; before, only the webhook is allowed."""
+    """Label the namespace as docs/security.md describes; before, only the webhook is allowed."""
     cluster = case.cluster
     before = await cluster.client.get(NAMESPACES.as_dicts(), case.namespace)
     await cluster.kubectl("label", "namespace", case.namespace, "vpa-metrics=allowed")
