@@ -1,4 +1,4 @@
-"""The components beside the API server: processes with the flags of the static pods, a webhook by URL.
+"""The components as processes beside the API server, with the flags of the static pods.
 
 The commands are those of docs/control-plane.md.
 """
@@ -41,7 +41,8 @@ async def _write_kubeconfigs(cluster: Cluster, folder: Path) -> None:
         assert documented in commands
         commands = commands.replace(documented, actual)
     await _shell(f"cd {folder}\n{commands}")
-    assert {path.name for path in folder.iterdir()} == {f"{name}.conf" for name in COMPONENTS}
+    left = await _shell(f"ls {folder}")
+    assert set(left.split()) == {f"{name}.conf" for name in COMPONENTS}
 
 
 async def _delete_deployments(cluster: Cluster) -> None:
@@ -80,11 +81,12 @@ async def _is_ready(pod: StaticPod, ports: Mapping[int, int]) -> bool:
     """Probe a component as the kubelet does."""
     probe = pod.container["readinessProbe"]["httpGet"]
     port = ports[pod.ports[probe["port"]]]
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://{probe['host']}:{port}{probe['path']}") as response,
-    ):
-        return response.status == 200
+    url = f"http://{probe['host']}:{port}{probe['path']}"
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status == 200
+    except aiohttp.ClientConnectorError:
+        return False
 
 
 @asynccontextmanager
@@ -111,8 +113,7 @@ async def _beside_the_api_server(cluster: Cluster, folder: Path) -> AsyncIterato
             await cluster.wait_for(ready, f"{pod.name} is ready")
         yield ports[static_pod(ADMISSION).ports["webhook"]]
     except BaseException:
-        for log in sorted(folder.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text()}")  # noqa: T201 - shown when a test fails
+        print(await _shell(f"tail --lines=60 {folder}/*.log"))  # noqa: T201 - shown when a test fails
         raise
     finally:
         for server in servers.values():
@@ -136,9 +137,9 @@ async def test_the_components_work_beside_the_api_server(case: Case, tmp_path: P
     await case.deploy("web", requests=LARGE)
     await case.wait_until_measured("web")
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
-    await case.create_vpa("advice", "Off", targetRef=_TARGET)
     holders = {lease: await _holder(cluster, lease) for lease in _ELECTIONS}
     async with _beside_the_api_server(cluster, tmp_path) as port:
+        await case.create_vpa("advice", "Off", targetRef=_TARGET)
 
         async def registered() -> bool:
             return (await _client_config(cluster)).get("url") == f"https://127.0.0.1:{port}"
@@ -154,13 +155,13 @@ async def test_the_components_work_beside_the_api_server(case: Case, tmp_path: P
         await cluster.wait_for(patched, "new pods are patched")
         gated = "--field-selector=spec.nodeName="
         await cluster.kubectl("delete", "pod", gated, namespace=case.namespace)
-        await case.wait_for_recommendation("advice")
 
         async def replaced() -> bool:
             running = [requests(one) for one in await case.pods("web") if "nodeName" in one["spec"]]
             return bool(case.evictions()) and _SMALL in running
 
-        await cluster.wait_for(replaced, "an evicted pod is replaced", seconds=120)
+        await cluster.wait_for(replaced, "an evicted pod is replaced", seconds=130)
+        await cluster.wait_for(lambda: case.target("advice"), "a recommendation", seconds=130)
         for lease, before in holders.items():
             assert await _holder(cluster, lease) not in ("", before), lease
 
