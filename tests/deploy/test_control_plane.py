@@ -33,7 +33,6 @@ SYSTEMD = CONTROL_PLANE / "systemd"
 UNIT = SYSTEMD / "vpa@.service"
 ANALYZE = shutil.which("systemd-analyze") or ""
 
-needs_systemd = pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not on the PATH")
 each_component = pytest.mark.parametrize("name", SETTINGS)
 
 
@@ -209,7 +208,8 @@ def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-@needs_systemd
+@pytest.mark.systemd
+@pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not on the PATH")
 def test_systemd_accepts_the_unit(unit: Path) -> None:
     found = subprocess.run(
         [ANALYZE, "verify", str(unit)], check=False, capture_output=True, text=True
@@ -217,7 +217,8 @@ def test_systemd_accepts_the_unit(unit: Path) -> None:
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
-@needs_systemd
+@pytest.mark.systemd
+@pytest.mark.skipif(not ANALYZE, reason="systemd-analyze is not on the PATH")
 def test_systemd_rates_the_exposure_of_the_unit_as_low(unit: Path) -> None:
     found = subprocess.run(
         [ANALYZE, "security", "--offline=true", "--threshold=15", "--no-pager", str(unit)],
