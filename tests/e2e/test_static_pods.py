@@ -17,7 +17,7 @@ from e2e.control_plane import IMAGES
 from e2e.installation import ADMISSION, COMPONENTS
 from e2e.kubectl import run_command
 from e2e.pods import LARGE, Object, requests
-from static_pods import CONTROL_PLANE, StaticPod, page_commands, static_pod
+from static_pods import CONTROL_PLANE, STATIC_PODS, StaticPod, page_commands, static_pod
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -130,6 +130,14 @@ async def _client_config(cluster: Cluster) -> Object:
 
 async def _holder(cluster: Cluster, lease: str) -> str:
     return str((await cluster.lease_spec(lease)).get("holderIdentity") or "")
+
+
+async def test_the_api_server_accepts_the_static_pods(cluster: Cluster) -> None:
+    """The kubelet creates an object for each, so that they are visible."""
+    printed = await cluster.kubectl("create", "-f", str(STATIC_PODS), "--dry-run=server")
+    assert printed.splitlines() == [
+        f"pod/{name} created (server dry run)" for name in sorted(COMPONENTS)
+    ]
 
 
 async def test_the_components_work_beside_the_api_server(case: Case, tmp_path: Path) -> None:
