@@ -113,7 +113,7 @@ async def _beside_the_api_server(cluster: Cluster, folder: Path) -> AsyncIterato
             await cluster.wait_for(ready, f"{pod.name} is ready")
         yield ports[static_pod(ADMISSION).ports["webhook"]]
     except BaseException:
-        print(await _shell(f"tail --lines=60 {folder}/*.log"))  # noqa: T201 - shown when a test fails
+        print(await _shell(f"tail --lines=60 {folder}/*.log || true"))  # noqa: T201 - shown when a test fails
         raise
     finally:
         for server in servers.values():
