@@ -12,6 +12,7 @@ from release.checks import CheckResult, Release, ReleaseCheck, failed, ok
 
 CHART = "deploy/chart"
 COMPONENTS = "deploy/components"
+STATIC_PODS = "deploy/control-plane/static-pods"
 
 _SECTION = re.compile(r"^## (\S+)", re.MULTILINE)
 
@@ -46,11 +47,24 @@ def image_tags(kustomization: str) -> list[str]:
     return [str(image.get("newTag", "")) for image in images]
 
 
+def pod_image_tags(pod: str) -> list[str]:
+    """Return the tag of each image of a pod; one without a tag is empty."""
+    containers = ((yaml.safe_load(pod) or {}).get("spec") or {}).get("containers") or []
+    last_parts = (str(each.get("image", "")).rpartition("/")[2] for each in containers)
+    return [name.partition(":")[2] for name in last_parts]
+
+
 PLACES = (
     NamedVersion(file="CHANGELOG.md", what="first section", read=first_section),
     NamedVersion(file=f"{CHART}/Chart.yaml", what="version", read=field("version")),
     NamedVersion(file=f"{CHART}/Chart.yaml", what="appVersion", read=field("appVersion")),
     NamedVersion(file=f"{COMPONENTS}/kustomization.yaml", what="newTag of images", read=image_tags),
+    *(
+        NamedVersion(
+            file=f"{STATIC_PODS}/{name}.yaml", what="tag of the image", read=pod_image_tags
+        )
+        for name in ("vpa-recommender", "vpa-updater", "vpa-admission-controller")
+    ),
 )
 
 

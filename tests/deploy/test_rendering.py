@@ -27,6 +27,7 @@ Object = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALL, COMPONENTS = DEPLOY, DEPLOY / "components"
+CONTROL_PLANE = DEPLOY / "control-plane"
 REFERENCE_IMAGES = DEPLOY / "overlays" / "reference-images"
 SETTINGS: dict[str, type[RecommenderSettings] | type[UpdaterSettings] | type[AdmissionSettings]] = {
     "vpa-recommender": RecommenderSettings,
@@ -57,7 +58,7 @@ def values(args: Iterable[str]) -> list[str]:
 
 @pytest.mark.parametrize(
     "folder",
-    [ALL, COMPONENTS, DEPLOY / "crd", DEPLOY / "rbac", REFERENCE_IMAGES],
+    [ALL, COMPONENTS, DEPLOY / "crd", DEPLOY / "rbac", CONTROL_PLANE, REFERENCE_IMAGES],
     ids=lambda folder: str(folder.relative_to(DEPLOY.parent)),
 )
 def test_kubectl_renders(folder: Path) -> None:
@@ -82,6 +83,12 @@ def test_the_components_name_each_object_that_they_create() -> None:
     assert "data" not in named(found, "Secret", "vpa-tls-certs")
     assert "webhooks" not in named(found, "MutatingWebhookConfiguration", "vpa-webhook-config")
     assert not [lease for lease in of_kind(found, "Lease") if "spec" in lease]
+
+
+def test_the_control_plane_gets_the_components_without_pods() -> None:
+    components, own = rendered(COMPONENTS), rendered(CONTROL_PLANE)
+    pods = {"Deployment", "PodDisruptionBudget", "Service"}
+    assert own == tuple(item for item in components if item["kind"] not in pods)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

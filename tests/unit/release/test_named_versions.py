@@ -9,7 +9,7 @@ from release.checks import CheckState, Release
 from release.named_versions import PLACES, NamedVersion, check_installed, check_place
 
 RELEASE = Release(root=Path(), version="1.2.3", programs=())
-CHANGELOG, CHART, APP, TAGS = PLACES
+CHANGELOG, CHART, APP, TAGS, POD, *_ = PLACES
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ CHANGELOG, CHART, APP, TAGS = PLACES
         pytest.param(CHART, "version: 1.2.3\nappVersion: '1'\n", id="chart"),
         pytest.param(APP, "version: 9\nappVersion: 1.2.3\n", id="images of the chart"),
         pytest.param(TAGS, "images: [{newTag: 1.2.3}, {newTag: 1.2.3}]", id="tags"),
+        pytest.param(POD, "spec: {containers: [{image: 'r:5000/vpa:1.2.3'}]}", id="static pod"),
     ],
 )
 def test_a_file_that_names_the_version(place: NamedVersion, text: str, tmp_path: Path) -> None:
@@ -40,6 +41,9 @@ def test_a_file_that_names_the_version(place: NamedVersion, text: str, tmp_path:
         pytest.param(APP, "version: 1.2.3\nappVersion: 1.2.2\n", "'1.2.2'", id="old images"),
         pytest.param(TAGS, "images: [{newTag: 1.2.3}, {newTag: v1.2.3}]", "'v1.2.3'", id="a v"),
         pytest.param(TAGS, "images: [{newTag: 1.2.3}, {name: x}]", "has ''", id="no tag"),
+        pytest.param(POD, "spec: {containers: [{image: 'r/vpa:1.2.2'}]}", "'1.2.2'", id="old pod"),
+        pytest.param(POD, "spec: {containers: [{image: 'r:5/v'}]}", "has ''", id="untagged pod"),
+        pytest.param(POD, "spec: {}\n", "no tag of the image", id="pod without a container"),
         pytest.param(TAGS, "resources: []\n", "no newTag of images", id="no images"),
     ],
 )
