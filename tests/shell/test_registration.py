@@ -60,7 +60,7 @@ async def stored(client: KubeClient) -> dict[str, Any]:
 async def test_any_existing_configuration_becomes_the_created_one(
     cluster: Cluster, before: str
 ) -> None:
-    """Except for labels that are not wanted: they may be somebody else's."""
+    """Except for labels that are not wanted: another client may have set them."""
     async with cluster.client("test") as client:
         for after in FLAGS:
             await registration.register(client, wanted(after))
