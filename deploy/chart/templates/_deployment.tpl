@@ -70,9 +70,13 @@ spec:
       {{- end }}
       {{- with $pods.topologySpreadConstraints }}
       topologySpreadConstraints:
-        {{- $selector := dict "labelSelector" (dict "matchLabels" (dict "app" $.name)) }}
         {{- range . }}
-        - {{- merge (deepCopy .) $selector | toYaml | nindent 10 }}
+        - {{- toYaml . | nindent 10 }}
+          {{- if not .labelSelector }}
+          labelSelector:
+            matchLabels:
+              app: {{ $.name }}
+          {{- end }}
         {{- end }}
       {{- end }}
       securityContext:

@@ -5,6 +5,9 @@
 
 {{/* A label selector with more expressions. Arguments: given, added. */}}
 {{- define "vpa.selector" -}}
-{{- $expressions := concat (.given.matchExpressions | default list) .added }}
-{{- merge (dict "matchExpressions" $expressions) .given | toYaml }}
+{{- $selector := deepCopy .given }}
+{{- with concat (.given.matchExpressions | default list) .added }}
+{{- $_ := set $selector "matchExpressions" . }}
+{{- end }}
+{{- toYaml $selector }}
 {{- end -}}
