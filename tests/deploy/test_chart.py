@@ -12,6 +12,7 @@ import yaml
 import admission.registration
 from admission.settings import AdmissionSettings
 from common.flags import read_flags
+from common.version import version
 from helm_program import CHART, NEEDS_HELM, helm, template
 from kubectl_program import needs_kubectl, rendered, rendered_with
 from recommender.settings import RecommenderSettings
@@ -25,10 +26,10 @@ Identity = tuple[str, str, str]
 
 DEPLOY = CHART.parent
 HELMS_LABELS = {
-    "helm.sh/chart": "vertical-pod-autoscaler-0.1.0",
+    "helm.sh/chart": f"vertical-pod-autoscaler-{version()}",
     "app.kubernetes.io/managed-by": "Helm",
     "app.kubernetes.io/instance": "vpa",
-    "app.kubernetes.io/version": "0.1.0",
+    "app.kubernetes.io/version": version(),
 }
 KEEP = {"helm.sh/resource-policy": "keep"}
 SETTINGS = {
