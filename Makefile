@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check images test-images clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check images test-images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,7 +77,7 @@ e2e: venv controlplane ## our manifests on a real control plane
 record: venv ## record the answers of a real API server (tests/conformance/recorded)
 	PYTHONPATH=tests/helpers:tests $(PY) -m recorded_requests
 
-docs: venv ## write the generated pages of docs/ from the code
+docs: venv ## write the generated pages of docs/, and the table of values of the chart
 	PYTHONPATH=docs $(PY) docs/build.py
 
 monitoring: venv ## write the generated files of deploy/monitoring
@@ -86,6 +86,9 @@ monitoring: venv ## write the generated files of deploy/monitoring
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 	@tests/controlplane/build.sh
+
+helm: ## build Helm, unless it is there
+	@tests/helm/build.sh
 
 demo: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## five workloads get right-sized; KEEP=1 keeps the cluster, CLUSTER=controlplane takes a real one
 	@$(PY) -m demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster=$(CLUSTER))

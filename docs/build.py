@@ -1,5 +1,7 @@
 """Generate docs/flags.md, docs/metrics.md and docs/reasons.md from the code: ``make docs``.
 
+The table of values in the README of the chart is made, too.
+
 The settings classes and the metrics registries are the source. The lists of the reference in
 tests/golden/data show which flags and metrics are additions. docs/wording.py has the texts that
 declarations can't contain, for example the values of labels.
@@ -20,6 +22,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import admission.metrics
 import admission.settings
 import certs.settings
+import chart_values
 import controlplane.settings
 import demo.settings
 import recommender.metrics
@@ -266,6 +269,7 @@ def main() -> int:
     """Write the pages; the exit code."""
     for name, content in PAGES.items():
         (FOLDER / name).write_text(content(), encoding="utf-8")
+    chart_values.main()
     return 0
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs/"
 OUTSIDE = (
     *("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"),
-    *("benchmarks/README.md", "sandbox/README.md", "tests/README.md"),
+    *("benchmarks/README.md", "deploy/chart/README.md", "sandbox/README.md", "tests/README.md"),
 )
 LINK = re.compile(r"(?<=\]\()(?!\w+:)[^)#\s]+")
 

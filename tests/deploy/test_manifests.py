@@ -10,6 +10,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "chart"  # its templates are no YAML
 KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
 NO_OBJECTS = {"kustomization.yaml", "rules.yaml", "kube-state-metrics.yaml"}  # read by programs
 
@@ -17,7 +18,7 @@ NO_OBJECTS = {"kustomization.yaml", "rules.yaml", "kube-state-metrics.yaml"}  # 
 def objects(*folders: str) -> Iterator[dict[str, Any]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.yaml")):
-            if path.name != "kustomization.yaml":
+            if CHART not in path.parents and path.name != "kustomization.yaml":
                 yield from yaml.safe_load_all(path.read_text("utf-8"))
 
 
