@@ -31,7 +31,8 @@ class PageCommand:
 
     def matches(self, printed: str) -> bool:
         """Return whether the page shows what the command printed."""
-        return re.fullmatch(_pattern(self.output), _normalized(printed)) is not None
+        pattern = "".join(_pattern(line) for line in _lines(self.output))
+        return re.fullmatch(pattern, "".join(f"{line}\n" for line in _lines(printed))) is not None
 
 
 def pages() -> list[str]:
@@ -75,12 +76,12 @@ def _text(page: str) -> str:
     return (DOCS / page).read_text(encoding="utf-8")
 
 
-def _normalized(text: str) -> str:
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+def _lines(text: str) -> list[str]:
+    """Return the lines that aren't empty, with single spaces."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def _pattern(output: str) -> str:
-    lines = re.escape(_normalized(output)).replace(r"\ ", " ")
-    some_lines = re.sub(r"^…$", lambda _: r"[\\s\\S]*", lines, flags=re.MULTILINE)
-    return some_lines.replace("…", ".*").replace(r"[\\s\\S]*", r"[\s\S]*")
+def _pattern(line: str) -> str:
+    if line == "…":
+        return r"(?:.*\n)*"
+    return re.escape(line).replace("…", ".*") + r"\n"
