@@ -32,7 +32,7 @@ def usage(at: datetime) -> int:
 
 
 def history(end: datetime = END) -> History:
-    """Return a week of one sample of CPU a minute and one of memory a day, with the last at ``end``.
+    """Return a week with a CPU sample a minute and a memory sample a day, the last at ``end``.
 
     The usage at ``end`` is that of ``END``.
     """
@@ -75,20 +75,20 @@ def picture() -> str:
     def percentiles() -> Iterator[str]:
         stops = histograms.stops(row, tuple(fraction for fraction, _ in PERCENTILES))[0].tolist()
         for number, ((fraction, amount), stop) in enumerate(zip(PERCENTILES, stops, strict=True)):
-            at, top = _LEFT + (stop - first + 1) * step, 44 + 18 * number
+            at, top = _LEFT + (stop - first + 1) * step, 78 - 18 * number
             value = int(histograms.buckets.percentiles[stop])
             yield (
                 f'<line x1="{at:.1f}" y1="{top + 4}" x2="{at:.1f}" y2="{ground}" '
                 f'stroke="#c62828" stroke-width="2" stroke-dasharray="5 3"/>'
             )
             label = f"{fraction:.0%} of the weight: {value}m ({amount})"
-            yield _text(at + 4, top, label, anchor="end")
+            yield _text(at, top, label, anchor="end")
 
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    attributes = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12"'
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-            'font-family="sans-serif" font-size="12">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {attributes}>',
             f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
             _text(middle, 20, "CPU usage of one container in a week: weight of each bucket"),
             *bars(),

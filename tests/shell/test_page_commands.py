@@ -5,6 +5,8 @@ Skipped if kubectl, curl or jq is missing.
 
 import asyncio
 import os
+import re
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,10 +26,11 @@ from component import LOOPBACK, free_port, webhook_flags
 from demo.processes import Processes
 from e2e.kubectl import Kubectl
 from histogram_picture import history
-from kubectl_program import KUBECTL, needs_kubectl
-from page_commands import PageCommand, commands, manifests, objects, pages
+from kubectl_program import needs_kubectl
+from page_commands import commands, manifests, objects, pages
 from recommender.checkpoints import codec
 from recommender.model.keys import VpaKey
+from role_rules import bound_roles
 from sandbox.cluster import running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox_client import CRDS
@@ -44,6 +47,7 @@ pytestmark = [
 
 # The default is the name of the page. This page names its namespace in a path.
 NAMESPACES = {"how-a-number-is-made.md": "shop"}
+KINDS = ("Deployment", "LimitRange", "VerticalPodAutoscaler")  # that the sandbox serves
 SCENARIO = """
 kubernetes-version: "1.36"
 nodes: [{name: node, count: 3, cpu: 4, memory: 8Gi}]
@@ -53,6 +57,7 @@ usage:
   - {match: {namespace: shop}, cpu: 300m, memory: 300Mi}
   - {match: {labels: {app: web}}, cpu: 600m, memory: 60Mi}
 """
+GATES = "CPUStartupBoost=true"
 # The defaults, and the flags of deploy/, with shorter intervals.
 FLAGS = {
     "recommender": ("--debug-endpoints", "--recommender-interval=3s"),
@@ -60,8 +65,9 @@ FLAGS = {
         "--debug-endpoints",
         "--updater-interval=3s",
         "--in-place-skip-disruption-budget=true",
+        f"--feature-gates={GATES}",
     ),
-    "admission": ("--status-lease-update-interval=2s",),
+    "admission": ("--status-lease-update-interval=2s", f"--feature-gates={GATES}"),
 }
 WITHIN = 90  # seconds, for a command that waits
 
@@ -116,10 +122,10 @@ async def put_history(kubectl: Kubectl, folder: Path) -> None:
     await kubectl("create", "-f", str(file))
 
 
-async def run(command: PageCommand, folder: Path, variables: Mapping[str, str]) -> str:
-    """Run a command of a page in the folder with its manifests, and return what it prints."""
+async def run(command: str, folder: Path, variables: Mapping[str, str]) -> str:
+    """Run a command in the folder with the manifests of its page, and return what it prints."""
     process = await asyncio.create_subprocess_exec(
-        *("bash", "-c", f"set -o pipefail; {command.command}"),
+        *("bash", "-c", f"set -o pipefail; {command}"),
         cwd=folder,
         env={"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8", **variables},
         stdin=asyncio.subprocess.DEVNULL,
@@ -132,17 +138,49 @@ async def run(command: PageCommand, folder: Path, variables: Mapping[str, str]) 
 
 
 async def run_page(page: str, folder: Path, variables: Mapping[str, str]) -> None:
-    """Run the commands of a page in their order, and compare what they print.
+    """Run the commands of a page in their order, and then apply all of its manifests.
 
     Raises:
-        AssertionError: a command prints something else.
+        AssertionError: a command prints something else, or a manifest is refused.
     """
     for name, text in manifests(page).items():
         (folder / name).write_text(text)
     for command in commands(page):
-        printed = await run(command, folder, variables)
+        printed = await run(command.command, folder, variables)
         shown = f"{page}: $ {command.command}\nshows\n{command.output}\nbut it is\n{printed}"
         assert command.matches(printed), shown
+    for name, text in manifests(page).items():
+        if all(one["kind"] in KINDS for one in yaml.safe_load_all(text)):
+            printed = await run(f"kubectl apply -f {name}", folder, variables)
+            applied = re.fullmatch(r"(\S+ (created|configured|unchanged)\n)+", printed)
+            assert applied, f"{page}: {name}: {printed}"  # without a warning
+    for command_of_job in cron_job_commands(page):
+        printed = await run(shlex.join(command_of_job), folder, variables)
+        assert printed.startswith("verticalpodautoscaler.autoscaling.k8s.io/web patched"), printed
+
+
+def cron_job_commands(page: str) -> list[list[str]]:
+    """Return the commands of all CronJobs of a page."""
+    specs = [each["spec"]["jobTemplate"]["spec"] for each in cron_jobs(page)]
+    return [one["command"] for spec in specs for one in spec["template"]["spec"]["containers"]]
+
+
+def cron_jobs(page: str) -> list[dict[str, Any]]:
+    return [each for each in objects(page) if each["kind"] == "CronJob"]
+
+
+def test_the_account_of_the_schedule_may_patch_its_vpa(tmp_path: Path) -> None:
+    page = "eviction-requirements.md"
+    (tmp_path / "schedule.yaml").write_text(manifests(page)["schedule.yaml"])
+    schedules = cron_jobs(page)
+    assert len(schedules) == 2
+    for each in schedules:
+        account = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]["serviceAccountName"]
+        (role,) = bound_roles(account, folder=tmp_path)
+        (rule,) = role["rules"]
+        assert rule["resources"] == ["verticalpodautoscalers"]
+        assert "patch" in rule["verbs"]
+        assert set(rule["resourceNames"]) <= set(*cron_job_commands(page)[:1])
 
 
 async def test_the_pages_show_what_the_commands_print(tmp_path: Path) -> None:
