@@ -34,6 +34,18 @@ class Installation:
         """Apply the overlay, and return kubectl's line for each object."""
         return (await self._kubectl("apply", "-k", str(self._overlay))).splitlines()
 
+    async def apply_again(self) -> list[str]:
+        """Apply the overlay, and return kubectl's lines about changes.
+
+        Disruption budgets are left out: kubectl replaces their selectors each time.
+        """
+        lines = await self.apply()
+        return [
+            line
+            for line in lines
+            if not line.endswith(" unchanged") and not line.startswith("poddisruptionbudget")
+        ]
+
     async def wait_until_ready(self, *names: str) -> None:
         """Wait until the named Deployments, by default all of ours, are rolled out."""
         for name in names or COMPONENTS:

@@ -92,7 +92,7 @@ def _pod_templates(manifests: list[Object]) -> dict[str, Object]:
 def _served_ports(name: str, pod: Object) -> set[int]:
     """Return the ports on which a component listens according to the flags of its pod."""
     (container,) = pod["spec"]["containers"]
-    args = container.get("args", ())
+    args = [arg.replace("$(NAMESPACE)", SYSTEM) for arg in container.get("args", ())]
     if name == ADMISSION:
         flags = read_flags(admission.settings.AdmissionSettings, args, program=name, environ={})
         return {flags.port, _port(flags.address)}
@@ -104,13 +104,9 @@ def _served_ports(name: str, pod: Object) -> set[int]:
                 ).address
             )
         }
-    if name == UPDATER:
-        return {
-            _port(
-                read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address
-            )
-        }
-    return set()  # certs doesn't listen
+    return {
+        _port(read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address)
+    }
 
 
 def _port(address: str) -> int:
@@ -138,8 +134,7 @@ async def test_the_api_server_stores_the_policies_as_they_are_written(
         if item["kind"] == "NetworkPolicy"
     }
     assert {item["metadata"]["name"]: item["spec"] for item in policies} == written
-    again = await Installation(cluster.kubectl, _OVERLAY).apply()
-    assert [line for line in again if not line.endswith(" unchanged")] == []
+    assert await Installation(cluster.kubectl, _OVERLAY).apply_again() == []
 
 
 async def test_a_labelled_namespace_may_connect_to_each_port_of_a_component_and_no_other(
