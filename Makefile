@@ -9,12 +9,12 @@ PY := $(BIN)/python -P
 unexport PYTHONDONTWRITEBYTECODE
 # Properties are tested with the same examples each time (profile ci); pytest alone draws others.
 PYTEST := $(PY) -m pytest --durations=10 --hypothesis-profile=ci --numprocesses=auto --dist=worksteal
-PACKAGES := common recommender updater admission certs sandbox controlplane demo
+PACKAGES := common recommender updater admission certs sandbox controlplane demo release
 KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs controlplane demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods package clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check images test-images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -40,13 +40,14 @@ check: ## the inner loop: lint, types, contracts and unit tests
 	@$(MAKE) --no-print-directory --jobs=2 lint types contracts
 	$(PYTEST) tests/unit
 
-lint: venv ## formatting, all rules of ruff, and the words of docs, comments and messages
+lint: venv ## formatting, all rules of ruff, the words of docs, comments and messages, and the Dockerfile
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PY) docs/banned_words.py
+	$(BIN)/hadolint deploy/Dockerfile
 
 types: venv ## mypy, strict
-	$(BIN)/mypy $(PACKAGES) tests benchmarks docs
+	$(BIN)/mypy $(PACKAGES) tests benchmarks deploy docs
 
 contracts: venv ## the allowed imports between packages
 	$(BIN)/lint-imports
@@ -76,11 +77,18 @@ e2e: venv controlplane ## our manifests on a real control plane
 record: venv ## record the answers of a real API server (tests/conformance/recorded)
 	PYTHONPATH=tests/helpers:tests $(PY) -m recorded_requests
 
-docs: venv ## write the generated pages of docs/ from the code
+docs: venv ## write the generated pages of docs/, and the table of values of the chart
 	PYTHONPATH=docs $(PY) docs/build.py
+
+monitoring: venv ## write the generated files of deploy/monitoring
+	$(PY) deploy/monitoring/rules.py >deploy/monitoring/prometheus-rule.yaml
+	PYTHONPATH=deploy/monitoring $(PY) deploy/monitoring/dashboard.py >deploy/monitoring/dashboard.json
 
 controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 	@tests/controlplane/build.sh
+
+helm: ## build Helm, unless it is there
+	@tests/helm/build.sh
 
 demo: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## five workloads get right-sized; KEEP=1 keeps the cluster, CLUSTER=controlplane takes a real one
 	@$(PY) -m demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster=$(CLUSTER))
@@ -128,16 +136,24 @@ bench-rotation: venv ## three rotations of the certificates under 1,000 reviews 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
 	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/floods.py $(BENCH)
 
-# In a new environment, with the dependencies of the image and nothing else.
-package: venv ## build the wheel, install it and run its programs
-	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
-	$(BIN)/python -m venv build/.venv
-	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-image.txt
-	build/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
-	build/.venv/bin/python -m pip check --disable-pip-version-check
-	cd build && for program in recommender updater admission-controller certs; do \
-	  .venv/bin/vpa-$$program --version && .venv/bin/vpa-$$program --help >/dev/null || exit 1; done
+site: venv ## the documentation as a site in build/site; a link without a target is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The environment has the dependencies of the image and nothing else.
+package: venv ## build the wheel, install it in a new environment and run its programs
+	@$(PY) -m release --only-package
+
+release-check: venv ## all that must hold before a release, one line for each check
+	@$(PY) -m release
+
+# It needs no virtual environment. With `make -n` it prints the commands and runs none.
+images: ## build the images: make images REGISTRY=… TAG=… [PUSH=1] [PLATFORMS=linux/amd64] [ENGINE=podman] [SOURCE=https://…]
+	+@$(PYTHON) -P deploy/images.py --registry='$(REGISTRY)' --tag='$(TAG)' --platforms='$(PLATFORMS)' \
+	  --engine='$(ENGINE)' --source='$(SOURCE)' $(if $(PUSH),--push) \
+	  $(if $(findstring n,$(firstword -$(MAKEFLAGS))),--dry-run)
+
+test-images: venv ## execute the Dockerfile without a container engine, and run each component (Linux, root)
+	$(PY) -m pytest tests/images --verbose --durations=5 -s
 
 clean: ## remove what the targets made
 	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info

@@ -1,5 +1,6 @@
 """The admission controller: ``python -P -m admission``."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,16 @@ from common.flags import read_flags
 from common.runtime import logs, service
 from common.runtime.clock import SystemClock
 
+logger = logging.getLogger(__name__)
+
 _DEFAULT_NAMESPACE = "kube-system"
 
 
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(AdmissionSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
+    for warning in settings.warnings:
+        logger.warning(warning)
     namespace = os.environ.get("NAMESPACE") or _DEFAULT_NAMESPACE
     await serve(settings, SystemClock(), namespace=namespace)
 

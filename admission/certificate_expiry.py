@@ -48,12 +48,14 @@ def stage(certificate: x509.Certificate, now: datetime) -> ExpiryStage:
     return ExpiryStage.LAST_THIRD if left <= life / 3 else ExpiryStage.FINE
 
 
-def issuer(certificate: x509.Certificate, bundle: bytes) -> x509.Certificate | None:
+def issuer(certificate: x509.Certificate | None, bundle: bytes) -> x509.Certificate | None:
     """Return the authority in a CA file that signed ``certificate``.
 
     If none did, because the chain has intermediate certificates, return the authority that
-    expires last. Return None for a file that can't be parsed.
+    expires last. Return None without a certificate, and for a file that can't be parsed.
     """
+    if certificate is None:
+        return None
     try:
         authorities = x509.load_pem_x509_certificates(bundle)
     except ValueError:
@@ -69,7 +71,7 @@ class CertificateExpiry:
 
     def __init__(
         self,
-        serving: Callable[[], x509.Certificate],
+        serving: Find,
         authority_file: Callable[[], bytes],
         clock: Clock,
         metrics: AdmissionMetrics,

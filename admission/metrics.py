@@ -6,9 +6,12 @@ Source: vertical-pod-autoscaler/pkg/utils/metrics/admission/admission.go; admiss
 import enum
 from collections.abc import Callable
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from admission.review import ReviewSubject
+from common.kube.ca_bundle import CONFIGURATION_NAME
+from common.kube.cache_metrics import CacheMetrics
+from common.kube.client_metrics import ClientMetrics
 from common.runtime.build_info import expose_build_info
 
 _COMPONENT = "admission_controller"
@@ -65,7 +68,7 @@ class ReviewStep(enum.StrEnum):
 class AdmissionMetrics:
     """The metrics of the process."""
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         expose_build_info(_COMPONENT, registry)
         pods = Counter(
             f"{_PREFIX}_admission_pods_total",
@@ -109,6 +112,19 @@ class AdmissionMetrics:
             ["certificate"],
             registry=registry,
         )
+        self._registered = Gauge(
+            f"{_PREFIX}_webhook_registered",
+            "1 if the webhook configuration was right at the last check, else 0; not exposed with "
+            "--register-webhook=false.",
+            ["configuration"],
+            registry=registry,
+        )
+        self.caches = CacheMetrics(_COMPONENT, registry)
+        self.client = ClientMetrics(registry)
+
+    def registers(self, right: Callable[[], bool]) -> None:
+        """Report the webhook's registration; ``right`` is called at each scrape."""
+        self._registered.labels(CONFIGURATION_NAME).set_function(right)
 
     def remains(self, certificate: str, seconds: Callable[[], float]) -> None:
         """Report the remaining lifetime of a certificate; ``seconds`` is called at each scrape."""

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # Values of the label ``app`` of exempt pods. A failing webhook must not block the pods that would
 # repair it. The namespace is not exempt, because the updater acts there, too.
-OWN_PODS = ("vpa-admission-controller", "vpa-certs", "vpa-recommender", "vpa-updater")
+OWN_PODS = ("vpa-admission-controller", "vpa-recommender", "vpa-updater")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _SHORTEST_PAUSE = 1.0  # seconds between two attempts
 _LONGEST_PAUSE = 30.0
@@ -128,9 +128,9 @@ def configuration(registration: Registration, authorities: bytes) -> dict[str, A
 async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]:
     """Create or patch the configuration, and return the stored one.
 
-    It is never deleted, so there is no moment without a webhook. Labels and webhooks become the
-    wanted ones; annotations stay. If ``wanted`` has no CA bundle, the stored one stays, because
-    another program may manage it.
+    It is never deleted, so there is no moment without a webhook. The webhooks become the wanted
+    ones; other labels and annotations stay. If ``wanted`` has no CA bundle, the stored one stays,
+    because another program may manage it.
 
     Raises:
         KubeError: the API server refused or could not be reached.
@@ -144,10 +144,8 @@ async def register(client: KubeClient, wanted: dict[str, Any]) -> dict[str, Any]
             stored = await client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME)
     # A merge patch replaces the list of webhooks. A strategic one would merge old selectors and an
     # old target into the new ones.
-    labels = dict.fromkeys(stored["metadata"].get("labels") or ())  # null removes
-    labels |= wanted["metadata"].get("labels", {})
     patch = {
-        "metadata": ca_bundle.unchanged(stored) | {"labels": labels},
+        "metadata": ca_bundle.unchanged(stored) | {"labels": wanted["metadata"].get("labels", {})},
         "webhooks": _with_bundle_of(stored, wanted["webhooks"]),
     }
     return await client.patch(
@@ -176,6 +174,11 @@ class Registrar:
         self._warned: tuple[str, dict[str, object]] = ("", {})
         self._exempting: tuple[str, ...] = ()
 
+    @property
+    def right(self) -> bool:
+        """Return whether the configuration was right at the last check."""
+        return self._registered and self._right
+
     async def register(self) -> None:
         """Create or update the configuration; retry until the API server accepts it."""
 
@@ -188,7 +191,12 @@ class Registrar:
         logger.info("webhook registered")
 
     async def renew_bundle(self) -> None:
-        """Write the CA file to the configuration; retry until the API server accepts it."""
+        """Write the CA file to the configuration; retry until the API server accepts it.
+
+        Before the registration do nothing, because it reads the file itself.
+        """
+        if not self._registered:
+            return
 
         async def attempt() -> bool:
             self._bundle = self._read_bundle()
@@ -214,7 +222,7 @@ class Registrar:
         except (KubeError, DecodeError, TimeoutError) as error:
             text = str(error) or "no answer in time"
             self._warn_once("webhook configuration not read or not restored", error=text)
-        return self._right
+        return self.right
 
     async def _check(self) -> None:
         try:

@@ -10,16 +10,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
 from admission import debugging, registration, tls
 from admission.app import LARGEST_BODY, webhook_app
 from admission.certificate_expiry import CertificateExpiry
 from admission.cluster import CachedCluster
+from admission.managed_certificates import CertificateFiles, ManagedCertificates
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy
 from admission.reviewer import Reviewer
 from admission.self_check import Caller, Conditions, SelfCheck
 from admission.settings import AdmissionSettings
+from certs.certificate_stores import Secret
+from certs.renewal import CertificatePolicy
+from certs.settings import DEFAULT_SECRET
+from certs.trust import WebhookCaBundle
 from common.kube import config
+from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import KubeClient
 from common.kube.lease import StatusLease
 from common.runtime import service
@@ -51,23 +59,31 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
         min_version=settings.min_tls_version,
         ciphers=settings.tls_ciphers,
         client_authority=(
-            Path(settings.client_ca_file) if settings.require_client_certificate else None
+            Path(settings.callers_authority) if settings.require_client_certificate else None
         ),
+        created_later=settings.manage_certificates,
     )
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
+    registry = CollectorRegistry()
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    metrics = AdmissionMetrics(registry)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
+        metrics=metrics.client,
     ) as client:
-        metrics = AdmissionMetrics()
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
+        metrics.caches.follow(cluster.caches)
         reviewer = Reviewer(cluster, _policy(settings), metrics)
         server = _webhook_server(settings, reviewer, pair.context, metrics)
         chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
         registrar = registration.Registrar(client, chosen, lambda: tls.read_bundle(authority))
+        if settings.register_webhook:
+            metrics.registers(lambda: registrar.right)
         conditions: Conditions = {
             "caches": lambda: cluster.synced,
             "certificate": lambda: pair.valid_at(clock.now()),
@@ -79,7 +95,7 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             name=settings.status_lease_name,
             clock=clock,
         )
-        ops = _ops_server(settings, clock, conditions, check, reviewer)
+        ops = _ops_server(settings, clock, conditions, check, reviewer, registry=registry)
         expiry = CertificateExpiry(
             lambda: pair.certificate,
             functools.partial(tls.read_bundle, authority, quiet=True),
@@ -91,11 +107,15 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             server.run,
             ops.run,
             expiry.run,
-            functools.partial(_announce, settings, cluster, check, registrar, lease),
+            functools.partial(_announce, settings, cluster, check, registrar, lease, pair=pair),
         ]
-        if settings.reload_cert:
+        if settings.manage_certificates:
+            background.append(
+                _managed_certificates(settings, client, clock, chosen.host, namespace).run
+            )
+        if settings.reloads_certificates:
             background.append(functools.partial(tls.follow, pair))
-        if settings.reload_cert and settings.register_webhook:
+        if settings.reloads_certificates and settings.register_webhook:
             renew = registrar.renew_bundle
             background.append(functools.partial(tls.follow_authority, authority, renew))
         await service.serve(_until_stopped, background=tuple(background))
@@ -107,6 +127,8 @@ async def _announce(
     check: SelfCheck,
     registrar: registration.Registrar,
     lease: StatusLease,
+    *,
+    pair: tls.KeyPair,
 ) -> None:
     """Register the webhook, and renew the status Lease while reviews are answered."""
 
@@ -118,6 +140,7 @@ async def _announce(
     gc.collect()
     gc.freeze()  # exempts the listed objects, which stay, from garbage collection
     logger.info("caches have synced")
+    await pair.loaded.wait()
     await check.passed()  # readiness depends on the first check
     interval = settings.status_lease_update_interval
     keeping = lease.keep(socket.gethostname(), interval=interval, condition=answering)
@@ -125,6 +148,22 @@ async def _announce(
         group.create_task(keeping)
         if settings.register_webhook:
             await registrar.register()
+
+
+def _managed_certificates(
+    settings: AdmissionSettings, client: KubeClient, clock: Clock, host: str, namespace: str
+) -> ManagedCertificates:
+    return ManagedCertificates(
+        Secret(client, namespace, DEFAULT_SECRET),
+        WebhookCaBundle(client, CONFIGURATION_NAME),
+        CertificatePolicy(hosts=(host,)),
+        CertificateFiles(
+            certificate=Path(settings.tls_cert_file),
+            key=Path(settings.tls_private_key),
+            authority=Path(settings.client_ca_file),
+        ),
+        clock,
+    )
 
 
 def _policy(settings: AdmissionSettings) -> ReviewPolicy:
@@ -163,11 +202,14 @@ def _ops_server(
     conditions: Conditions,
     check: SelfCheck,
     reviewer: Reviewer,
+    *,
+    registry: CollectorRegistry,
 ) -> WebServer:
     return ops_server(
         Health(clock, timedelta()),  # never armed, because the webhook has no cycle
         settings.address,
         checks={**conditions, "self-check": lambda: check.right},
+        registry=registry,
         profiling=settings.profiling,
         routers=(debugging.router(reviewer.judge),) if settings.debug_endpoints else (),
     )
@@ -181,8 +223,8 @@ def _caller(settings: AdmissionSettings, chosen: registration.Registration, port
         port=port,
         # Without our own registration the host name in the configuration is unknown.
         name=chosen.host if settings.register_webhook else "",
-        # Without --reload-cert the pair is that of the start, and so has to be the authority.
-        authority=read if settings.reload_cert else (lambda: at_start),
+        # A pair that isn't reloaded is that of the start, and so has to be the authority.
+        authority=read if settings.reloads_certificates else (lambda: at_start),
         timeout=min(_LONGEST_CHECK, settings.webhook_timeout_seconds),
     )
 

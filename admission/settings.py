@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from certs.settings import DEFAULT_SECRET
 from common.errors import ConfigError
 from common.flags import boolean, flag, namespace, port_number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
@@ -69,20 +70,38 @@ class AdmissionSettings(CommonSettings):
         metavar="FILE",
         help="Path of the CA certificate that is registered for API servers to trust, as PEM.",
     )
+    manage_certificates: bool = flag(
+        "--manage-certificates",
+        default=False,
+        parse=boolean,
+        group="TLS",
+        help=f"Keep a CA and a serving pair in the Secret {DEFAULT_SECRET} of the pod's namespace, "
+        "renew them in time, and write them to --tls-cert-file, --tls-private-key and "
+        "--client-ca-file.",
+    )
     reload_cert: bool = flag(
         "--reload-cert",
         default=False,
         parse=boolean,
         group="TLS",
-        help="Reload the certificate files when they change.",
+        help="Reload the certificate files when they change. --manage-certificates always does.",
     )
     require_client_certificate: bool = flag(
         "--require-client-certificate",
         default=False,
         parse=boolean,
         group="TLS",
-        help="Refuse callers without a client certificate that a CA in --client-ca-file has "
+        help="Refuse callers without a client certificate that a CA in --caller-ca-file has "
         "signed. API servers need one first: --admission-control-config-file.",
+    )
+    caller_ca_file: str = flag(
+        "--caller-ca-file",
+        default="",
+        parse=str,
+        group="TLS",
+        metavar="FILE",
+        help="Path of the CA certificates that sign client certificates, as PEM. Empty: "
+        "--client-ca-file.",
     )
     min_tls_version: str = flag(
         "--min-tls-version",
@@ -199,6 +218,20 @@ class AdmissionSettings(CommonSettings):
             raise ConfigError("--register-by-url needs an https:// address in --webhook-address")
         if self.register_by_url and not self.webhook_port:
             raise ConfigError("--register-by-url needs --webhook-port")
+        if self.manage_certificates and self.require_client_certificate and not self.caller_ca_file:
+            raise ConfigError(
+                "--require-client-certificate with --manage-certificates needs --caller-ca-file"
+            )
+
+    @property
+    def callers_authority(self) -> str:
+        """Return the file of the CA certificates that sign client certificates."""
+        return self.caller_ca_file or self.client_ca_file
+
+    @property
+    def reloads_certificates(self) -> bool:
+        """Return whether changed certificate files are loaded while the process runs."""
+        return self.reload_cert or self.manage_certificates
 
     @property
     def lookup_timeout(self) -> float:

@@ -50,7 +50,7 @@ class KeyPair:
 
     ``context`` belongs to the listening socket and never changes. Each handshake switches to the
     context of the last pair that was loaded without an error. So a partial or unusable pair is
-    never used.
+    never used. Before the first one, handshakes fail, and ``loaded`` isn't set.
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class KeyPair:
         min_version: str = "",
         ciphers: str = "",
         client_authority: Path | None = None,
+        created_later: bool = False,
     ) -> None:
-        """Load the pair.
+        """Load the pair, unless it is ``created_later``; then ``reload`` loads it.
 
         With ``client_authority``, the file of a CA, the handshake requests a client certificate. It
         fails if the CA did not sign the certificate, but not if there is none.
@@ -74,8 +75,12 @@ class KeyPair:
         self._client_authority = client_authority
         self._version = _version(min_version)
         self._ciphers = _openssl_names(ciphers)
-        self._current, self.certificate = self._load()
-        self.context, _ = self._load()
+        self._current: ssl.SSLContext | None = None
+        self.certificate: x509.Certificate | None = None
+        self.loaded = asyncio.Event()
+        if not created_later:
+            self.reload()
+        self.context = self._without_pair()
         self.context.sni_callback = self._hand_over
 
     @property
@@ -92,20 +97,17 @@ class KeyPair:
             ConfigError: a file can't be used. The old pair stays in use.
         """
         self._current, self.certificate = self._load()
+        self.loaded.set()
 
     def valid_at(self, now: datetime) -> bool:
-        """Return whether the certificate is valid at ``now``."""
-        return self.certificate.not_valid_before_utc <= now < self.certificate.not_valid_after_utc
+        """Return whether there is a certificate that is valid at ``now``."""
+        found = self.certificate
+        return found is not None and found.not_valid_before_utc <= now < found.not_valid_after_utc
 
     def _load(self) -> tuple[ssl.SSLContext, x509.Certificate]:
         certificate, key = self._pair
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = self._version
-        # API servers use HTTP/1.1 for webhooks. ALPN keeps other clients from trying HTTP/2.
-        context.set_alpn_protocols(["http/1.1"])
+        context = self._without_pair()
         try:
-            if self._ciphers:
-                context.set_ciphers(self._ciphers)
             context.load_cert_chain(certificate, key, password=_no_passphrase)
             parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
         except ssl.SSLError as error:
@@ -115,14 +117,26 @@ class KeyPair:
         except OSError as error:
             reason = error.strerror or error
             raise ConfigError(f"can't read {certificate} or {key}: {reason}") from error
+        return context, parsed
+
+    def _without_pair(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = self._version
+        # API servers use HTTP/1.1 for webhooks. ALPN keeps other clients from trying HTTP/2.
+        context.set_alpn_protocols(["http/1.1"])
+        if self._ciphers:
+            context.set_ciphers(self._ciphers)
         if self._client_authority is not None:
             _request_client_certificate(context, self._client_authority)
-        return context, parsed
+        return context
 
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _own: ssl.SSLContext
-    ) -> None:
+    ) -> int | None:
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current
+        return None
 
 
 class FileWatch:
@@ -142,12 +156,14 @@ async def follow(pair: KeyPair) -> None:
     """Reload the pair whenever one of its files is replaced; never return.
 
     Retry unusable files every second: they may be replaced one by one, or become usable without a
-    visible change. Each error is logged once.
+    visible change. Each error is logged once. Wait for files that are created later.
     """
     watch = FileWatch(*pair.files)
     behind, logged = True, ""  # the files may have changed since the start
     while True:
         await asyncio.sleep(_POLL_SECONDS)
+        if not pair.loaded.is_set() and not all(file.exists() for file in pair.files):
+            continue
         if watch.changed():
             logger.info("New certificate found, reloading")
             behind = True

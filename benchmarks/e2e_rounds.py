@@ -27,7 +27,7 @@ RECOMMENDER = (
 )
 # Half of each group at a time, as by default, without a limit of evictions per second.
 UPDATER = ("--min-replicas=2", "--eviction-tolerance=0.5", "--eviction-rate-limit=-1")
-IN_PLACE = ("--in-place-skip-disruption-budget=true",)  # as in deploy/updater.yaml
+IN_PLACE = ("--in-place-skip-disruption-budget=true",)  # as in the manifests
 
 _WEBHOOK_SECONDS = "apiserver_admission_webhook_admission_duration_seconds"
 _REQUESTS_TOTAL = "apiserver_request_total"

@@ -184,8 +184,9 @@ class World:
         """Apply definitions and access rules with kubectl, as an operator would."""
         kubeconfig = self.folder / "admin.kubeconfig"
         kubeconfig.write_text(self.plane.kubeconfig, encoding="utf-8")
-        files = [f"--filename={ROOT / manifests}" for manifests in MANIFESTS]
-        await self.run("kubectl", f"--kubeconfig={kubeconfig}", "apply", "--wait", *files)
+        for manifests in MANIFESTS:
+            words = ("apply", "--wait", f"--kustomize={ROOT / manifests}")
+            await self.run("kubectl", f"--kubeconfig={kubeconfig}", *words)
         crd = "crd/verticalpodautoscalers.autoscaling.k8s.io"
         await self.run(
             *("kubectl", f"--kubeconfig={kubeconfig}"), "wait", "--for=condition=Established", crd

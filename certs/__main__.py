@@ -18,6 +18,7 @@ from common.runtime.clock import Clock, SystemClock
 from common.version import user_agent
 
 PROGRAM = "vpa-certs"
+_KUBECTLS_CONFIG = "~/.kube/config"
 
 
 async def ensure(settings: CertsSettings, clock: Clock) -> None:
@@ -30,7 +31,9 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stores: list[certificate_stores.Store] = []
         if settings.secret:
-            connection = await config.load(settings.kubeconfig)
+            connection = await config.load(
+                settings.kubeconfig, settings.context, default=_KUBECTLS_CONFIG
+            )
             client = await stack.enter_async_context(
                 KubeClient(
                     connection,
@@ -47,11 +50,12 @@ async def ensure(settings: CertsSettings, clock: Clock) -> None:
         if settings.output_dir:
             stores.append(certificate_stores.Directory(Path(settings.output_dir)))
         try:
-            await certificate_stores.ensure(
+            _, decision = await certificate_stores.ensure(
                 stores, trust, settings.policy, make_key=authority.rsa_key, now=clock.now()
             )
         except KubeError as error:
             raise ConfigError(f"can't keep the certificates: {error}") from error
+        certificate_stores.log_decision(decision)
 
 
 async def _main(argv: Sequence[str]) -> None:

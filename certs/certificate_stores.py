@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from certs.authority import Bundle, KeyMaker, Pair
-from certs.renewal import CertificatePolicy, carry_out, decide, usable
+from certs.renewal import CertificatePolicy, RenewalDecision, carry_out, decide, usable
 from certs.trust import CaBundleStore
 from common.errors import ConfigError, ConflictError, ForbiddenError, NotFoundError
 from common.kube.client import KubeClient, PatchType
@@ -85,8 +85,8 @@ class Directory:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             for name, content in members.items():
-                mode = _KEY_MODE if name in (CA_KEY, SERVER_KEY) else _CERTIFICATE_MODE
-                _replace(self._path / name, content, mode)
+                write = write_key if name in (CA_KEY, SERVER_KEY) else write_certificate
+                write(self._path / name, content)
         except OSError as error:
             raise ConfigError(f"can't write {self}: {error.strerror}") from error
 
@@ -154,7 +154,7 @@ class Secret:
         except ForbiddenError as error:
             raise ConfigError(
                 f"{self} is not there, and this account may not create it: "
-                f"apply deploy/certs.yaml, which has an empty one ({error})"
+                f"apply the manifests again, which have an empty one ({error})"
             ) from error
 
 
@@ -165,8 +165,8 @@ async def ensure(
     *,
     make_key: KeyMaker,
     now: datetime,
-) -> Bundle:
-    """Ensure that all stores hold the same usable bundle, and return it.
+) -> tuple[Bundle, RenewalDecision]:
+    """Ensure that all stores hold the same usable bundle; return it, and why it stays for now.
 
     Copy the first usable bundle to the other stores; create one if there is none. Take all
     renewal steps that are due at ``now``. API servers trust a new authority before a pair that
@@ -184,7 +184,8 @@ async def ensure(
         good = [bundle for bundle in there if usable(bundle, policy.hosts, now)]
         current = next(iter((*good, *there)), None)
         decision = decide(current, policy, now)
-        logger.info("certificates", extra={"step": decision.step, "why": decision.reason})
+        if decision.step.changes:
+            log_decision(decision)
         try:
             trusted = await trust.read()
             if current is not None and decision.step.trusts_what_is_kept:
@@ -198,8 +199,13 @@ async def ensure(
             logger.info("another process changed the certificates; reading them again")
             continue
         if not decision.step.changes:
-            return chosen
+            return chosen, decision
         policy = replace(policy, forced=False)
+
+
+def log_decision(decision: RenewalDecision) -> None:
+    """Log a step and its reason."""
+    logger.info("certificates", extra={"step": decision.step, "why": decision.reason})
 
 
 _NAMES = (CA_KEY, CA_CERTIFICATE, SERVER_KEY, SERVER_CERTIFICATE)
@@ -234,6 +240,16 @@ def _decoded(data: Mapping[str, Any]) -> dict[str, bytes]:
         except (KeyError, TypeError, binascii.Error):
             continue
     return found
+
+
+def write_certificate(file: Path, content: bytes) -> None:
+    """Replace a file that everyone can read; raise OSError if it can't be written."""
+    _replace(file, content, _CERTIFICATE_MODE)
+
+
+def write_key(file: Path, content: bytes) -> None:
+    """Replace a file that only its owner can read; raise OSError if it can't be written."""
+    _replace(file, content, _KEY_MODE)
 
 
 def _replace(file: Path, content: bytes, mode: int) -> None:

@@ -26,7 +26,7 @@ from common.certificates import as_pem, forbidden
 
 # Share of the lifetime. Admission warns when a third is left, so renewal starts before that.
 _DUE = 0.4
-_NEXT_RUN = timedelta(days=1)  # between two runs of the CronJob in the manifests
+_NEXT_RUN = timedelta(days=1)  # longest time between two runs by hand or by a scheduler
 
 
 class RenewalStep(enum.StrEnum):
@@ -62,7 +62,7 @@ class CertificatePolicy:
     """The operator's settings for the certificates."""
 
     hosts: Sequence[str]  # of the serving certificate
-    lifetime: timedelta
+    lifetime: timedelta = timedelta(days=3650)
     settle: timedelta = timedelta(minutes=10)  # from step 1 to step 2
     overlap: timedelta = timedelta(days=30)  # from step 2 to step 3
     forced: bool = False  # start with step 1, however long the authority is still valid

@@ -9,7 +9,7 @@ from certs.renewal import CertificatePolicy
 from common.errors import ConfigError
 from common.flags import boolean, duration, flag, names, namespace, whole
 from common.kube.ca_bundle import CONFIGURATION_NAME
-from common.runtime.settings import ClientSettings, LoggingSettings
+from common.runtime.settings import ClientSettings, LoggingSettings, kubeconfig_flag
 
 DEFAULT_SECRET = "vpa-tls-certs"  # noqa: S105 - the name of a Secret, not its content
 _SERVICE = "vpa-webhook"
@@ -100,6 +100,9 @@ class CertsSettings(LoggingSettings, ClientSettings):
         group="Renewal",
         help="Trust the old CA for this time after the new one has signed. Restart pods that run "
         "without --reload-cert within this time.",
+    )
+    kubeconfig: str = kubeconfig_flag(
+        "the files that the environment variable KUBECONFIG names, or ~/.kube/config"
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Command lines from settings classes: one declaration defines parser, ``--help`` and docs.
 
-The command line is the reference's (Go's pflag): one or two dashes, underscores count as
-dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``, durations are Go's.
+The syntax of the command line is the reference's (:mod:`common.flag_syntax`): two dashes,
+underscores count as dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``. So are durations.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
+from common import flag_syntax
 from common.errors import ConfigError
 from common.version import version
 
@@ -27,9 +28,9 @@ _DURATION = re.compile(rf"[+-]?(0|({_PART.pattern})+)")
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|nan)", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)  # no more than an int64 holds
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-_FLAG = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_IGNORED = "ignored_arguments"
 
 
 def flag(
@@ -231,13 +232,15 @@ def read_flags(
 
     ``--help`` prints every flag with its default, ``--version`` the version; both exit with
     code 0. Flags in ``settings.accepted_without_effect``, by the reference's default, are parsed
-    and dropped.
+    and dropped. Positional arguments go into the field ``ignored_arguments``, if there is one.
 
     Raises:
-        ConfigError: a flag is unknown, its value can't be parsed, a value is missing, or a flag
-            and its alias have different values.
+        ConfigError: a flag is unknown, its value can't be parsed, a value is missing, a flag
+            and its alias have different values, or an argument is positional and there is no
+            field for it.
     """
     without_effect: Mapping[str, str] = getattr(settings, "accepted_without_effect", {})
+    line = flag_syntax.split(argv, _bare(settings, without_effect))
     parser = _FlagParser(
         prog=program or None,
         usage="%(prog)s [flags]",
@@ -257,12 +260,24 @@ def read_flags(
             "Accepted for compatibility with the reference's manifests, without effect: "
             f"{', '.join(without_effect)}."
         )
-    for flag_name, default in without_effect.items():
-        bare: dict[str, Any] = {"nargs": "?"} if default in ("true", "false") else {}
-        parser.add_argument(flag_name, dest=argparse.SUPPRESS, help=argparse.SUPPRESS, **bare)
-    values = vars(parser.parse_args([_normal(argument) for argument in argv]))
+    for flag_name in without_effect:
+        parser.add_argument(flag_name, dest=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    values = vars(parser.parse_args(line.flags))
     values.pop(argparse.SUPPRESS, None)
+    if line.positional:
+        if not hasattr(settings, _IGNORED):
+            raise ConfigError(f"unexpected argument: {line.positional[0]!r}")
+        values[_IGNORED] = tuple(line.positional)
     return settings(**values)
+
+
+def _bare(settings: type, without_effect: Mapping[str, str]) -> dict[str, bool]:
+    """Return the names of all flags, and whether each may be used without a value."""
+    found = {name.lstrip("-"): text in ("true", "false") for name, text in without_effect.items()}
+    for field in declared(settings):
+        for name in filter(None, (field.metadata[key] for key in ("flag", "short", "alias"))):
+            found[name.lstrip("-")] = field.metadata["parse"] is boolean
+    return found
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -336,12 +351,3 @@ def _parsed(parse: Callable[[str], Any], place: str) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return convert
-
-
-def _normal(argument: str) -> str:
-    """Convert ``-leader_elect=true`` to ``--leader-elect=true``; keep values unchanged."""
-    match = _FLAG.fullmatch(argument)
-    if match is None:
-        return argument
-    name, value = match[1].replace("_", "-"), match[2] or ""
-    return f"-{name}{value}" if len(name) == 1 else f"--{name}{value}"

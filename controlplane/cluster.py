@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -130,6 +130,7 @@ async def running_control_plane(
     binaries: Binaries | None = None,
     port: int = 0,
     images: Mapping[str, Sequence[str]] | None = None,
+    pullable: Collection[str] | None = None,
     metrics: bool = True,
     webhooks: Sequence[str] = (),
 ) -> AsyncIterator[ControlPlane]:
@@ -139,9 +140,10 @@ async def running_control_plane(
     exist with their default service accounts, and, unless ``metrics`` is False, the metrics API is
     announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 selects a free one.
     Containers whose image ``images`` names run as processes of this machine, by the given command;
-    all others are simulated. The scenario's version is ignored: the programs determine it. The API
-    server shows the client certificate ``files.WEBHOOK_CLIENT`` to ``webhooks``, named by their
-    hosts, if they request one.
+    all others are simulated. With ``pullable``, containers with another image, tag included, don't
+    start. The scenario's version is ignored: the programs determine it. The API server shows
+    the client certificate ``files.WEBHOOK_CLIENT`` to ``webhooks``, named by their hosts, if they
+    request one.
 
     Raises:
         ConfigError: programs are missing, or there are no free ports.
@@ -165,13 +167,14 @@ async def running_control_plane(
         kubelet_client = await stack.enter_async_context(kubelet_client)
         images = images or {}
         site = Site(server=ports.url, authority=written.authority, folder=files.folder)
-        pods = LocalPods(site, kubelet_client, clock, images=images)
+        simulation = simulation_of(scenario, version, images=images, pullable=pullable)
+        pods = LocalPods(site, kubelet_client, clock, images=images, can_pull=simulation.can_pull)
         stack.push_async_callback(pods.close)
         kubelets = Kubelets(
             kubelet_client,
             clock,
             shapes=[replace(shape, address=LOOPBACK) for shape in scenario.nodes],
-            simulation=simulation_of(scenario, version, images=images),
+            simulation=simulation,
             processes=pods,
         )
         tls = written.kubelets.server_context()

@@ -133,10 +133,10 @@ async def _cluster(
             await asyncio.sleep(0.05)
     connection = await load(str(kubeconfig))
     async with KubeClient(connection, user_agent="vpa-demo", qps=200, burst=400) as client:
-        for folder_of_manifests in ("deploy/crd", "examples"):
-            for manifest in sorted((settings.root / folder_of_manifests).glob("*.yaml")):
+        for pattern in ("deploy/crd/vertical*.yaml", "examples/*.yaml"):
+            for manifest in sorted(settings.root.glob(pattern)):
                 created = await apply(client, manifest)
-                view.say(f"Applied {folder_of_manifests}/{manifest.name}: {', '.join(created)}")
+                view.say(f"Applied {manifest.relative_to(settings.root)}: {', '.join(created)}")
         yield client
 
 

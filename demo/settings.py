@@ -103,6 +103,7 @@ def cluster_command(settings: Settings, *, kubeconfig: Path) -> list[str]:
 # flags; the components have no special code for it.
 RECOMMENDER = (
     "--debug-endpoints",
+    "--container-metrics",
     "--recommender-interval=3s",
     "--confidence-interval-cpu=1m",
     "--confidence-interval-memory=1m",

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("*.md", "[!.]*/README.md", "docs/**/*.md", "sandbox/**/README.md")
 PROGRAMS = (
     *("common", "recommender", "updater", "admission", "certs", "sandbox", "controlplane", "demo"),
-    *("docs", "benchmarks"),
+    *("docs", "benchmarks", "deploy", "release"),
 )
 TESTS = "tests"
 

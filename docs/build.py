@@ -1,5 +1,7 @@
 """Generate docs/flags.md, docs/metrics.md and docs/reasons.md from the code: ``make docs``.
 
+The table of values in the README of the chart is made, too.
+
 The settings classes and the metrics registries are the source. The lists of the reference in
 tests/golden/data show which flags and metrics are additions. docs/wording.py has the texts that
 declarations can't contain, for example the values of labels.
@@ -20,6 +22,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import admission.metrics
 import admission.settings
 import certs.settings
+import chart_values
 import controlplane.settings
 import demo.settings
 import recommender.metrics
@@ -30,7 +33,7 @@ import updater.settings
 from common.features import FeatureGates
 from common.flags import groups, show
 from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSettings
-from recommender.metric_types import BatchHistogram, PlainCounter
+from recommender.metric_types import BatchHistogram, PlainCounter, SnapshotGauge
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
 from wording import (
@@ -179,7 +182,7 @@ def registries() -> dict[str, CollectorRegistry]:
     updater.metrics.UpdaterMetrics(updating)
     admission.metrics.AdmissionMetrics(admitting)
     return {
-        "recommender": recommender.metrics.RecommenderMetrics().registry,
+        "recommender": recommender.metrics.RecommenderMetrics(per_container=True).registry,
         "updater": updating,
         "admission": admitting,
     }
@@ -199,7 +202,7 @@ def _exposed(collector: Any) -> Exposed:
     elif isinstance(collector, MetricWrapperBase):
         labels = tuple(collector._labelnames)  # noqa: SLF001 - see ``exposed``
     else:
-        assert isinstance(collector, PlainCounter | BatchHistogram)  # noqa: S101 - for the type checker
+        assert isinstance(collector, PlainCounter | BatchHistogram | SnapshotGauge)  # noqa: S101 - for the type checker
         labels = tuple(collector.labels)
     name, kind = described.name, described.type
     return Exposed(
@@ -266,6 +269,7 @@ def main() -> int:
     """Write the pages; the exit code."""
     for name, content in PAGES.items():
         (FOLDER / name).write_text(content(), encoding="utf-8")
+    chart_values.main()
     return 0
 
 

@@ -23,9 +23,12 @@ GATES: Mapping[str, str] = {
 }
 
 FLAGS = """\
-Write flags with one or two dashes; underscores count as dashes. A Boolean is `--x`, `--x=true` or
-`--x=false`. Durations have Go's form: `90s`, `1h30m`. If a flag is wrong, the program prints one
-line to standard error and ends with exit code 2.
+Write flags with two dashes; underscores count as dashes. The level of the log is also `-v4`, `-v=4`
+or `-v 4`. A Boolean is `--x`, `--x=true` or `--x=false`. Durations have Go's form: `90s`, `1h30m`.
+If a flag is wrong, the program prints one line to standard error and ends with exit code 2.
+
+The three components ignore positional arguments, and log one warning that names them. The second
+word of `--leader-elect false` is one: leader election is on. The other programs refuse them.
 
 Names and defaults are the reference's. A flag of origin *ours* is unknown to the reference. Flags
 are grouped as in `--help`. Every program also has `--help` and `--version`.
@@ -53,11 +56,12 @@ ELECTION = """\
 recommender and updater have these flags, and each has its own `--leader-elect-resource-name`.
 """
 METRICS = """\
-Each component serves its metrics at `/metrics` on its ops address, as Prometheus text or as
-OpenMetrics. Names, labels and buckets are the reference's. A metric of origin *ours* is unknown
-to the reference. A counter *as untyped* has a name that does not end in `_total`; the text formats
-allow such names for untyped metrics only. Each component also serves the client library's
-`process_*` and `python_*` metrics.
+Each component serves its metrics at `/metrics` on its ops address, in Prometheus' text format.
+Names, labels and buckets are the reference's, and so is the text of a bucket's bound (`le="1"`,
+`le="1e+06"`); a Prometheus from version 3 on stores `1.0` for both implementations. A metric of
+origin *ours* is unknown to the reference. A counter *as untyped* has a name that does not end in
+`_total`; the client library exposes such names for untyped metrics only. Each component also
+serves the client library's `process_*` and `python_*` metrics.
 """
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (the
@@ -69,10 +73,10 @@ not). This page lists the reasons. A reason is reported in four places:
   for a change are logged with `--v=5`;
 - Events: in brackets behind the sentence, followed by the VPA and the change, as in
   `[outside_range] (VPA web; app cpu 100m -> 250m, memory 128Mi -> 256Mi)`, see
-  [operations.md](operations.md#what-is-reported-of-a-change);
+  [events.md](events.md#what-is-reported-of-a-change);
 - metrics: the label `reason` of `vpa_updater_candidate_pods`;
 - `GET /debug/plan`: the decision of the next pass about each pod, see
-  [operations.md](operations.md#why-does-the-updater-touch-this-pod-or-not).
+  [debugging.md](debugging.md#why-does-the-updater-touch-this-pod-or-not).
 """
 OOMS = """\
 ## OOM kills
@@ -96,6 +100,11 @@ def _values(values: Iterable[str]) -> str:
     return ", ".join(f"`{value}`" for value in values)
 
 
+_HTTP_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_API_RESOURCE = (
+    "As in its path, such as `pods` or `pods/eviction`; of usage `pods.metrics.k8s.io`; `other`: "
+    "kinds that only users name, and paths without a resource."
+)
 _BOOLEAN = _values(("true", "false"))
 _SIZE = "Pods of the VPA as a power of two, rounded down: `0` for none or one, at most `20`."
 _MODE = f"As written in the VPA: {_values(UpdateMode)}"
@@ -108,6 +117,10 @@ LABELS: Mapping[tuple[str, str], str] = {
         for label, text in (
             ("version", "Of the component, such as `0.1.0`."),
             ("python_version", "Such as `3.11.7`."),
+            ("api_resource", _API_RESOURCE),
+            ("code", "The HTTP status, or `<error>` if there was no answer."),
+            ("verb", _values(_HTTP_METHODS)),
+            ("method", _values(_HTTP_METHODS)),
         )
     },
     ("recommender", "update_mode"): f"{_MODE}. Without a mode `Recreate`, in `vpa_quality_*` "
@@ -131,20 +144,19 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "is_oom"): f"Whether an OOM kill is what was observed: {_BOOLEAN}",
     ("recommender", "recommendation_missing"): _BOOLEAN,
     ("recommender", "vpa_size_log2"): _SIZE,
+    ("recommender", "vpa_name"): "The VPA.",
+    ("recommender", "vpa_namespace"): "The VPA's.",
+    ("recommender", "container_name"): "As in the VPA's recommendation.",
     ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
-    (
-        "recommender",
-        "api_resource",
-    ): "As in its path, such as `pods`; of usage `pods.metrics.k8s.io`.",
     ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
     "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
     f"{_values(('undecodable', 'policy'))}; of "
     "discarded OOM kills see [below](#oom-kills); of checkpoints "
-    "see [operations.md](operations.md#checkpoints); "
+    "see [checkpoints.md](checkpoints.md#conflicts); "
     "of history Prometheus' word, such as `execution`, or the HTTP status, or "
     f"{_values(('unreachable', 'undecodable', 'too_large', 'no_token'))}.",
-    ("recommender", "code"): "The HTTP status.",
-    ("recommender", "method"): _values(("post", "get")),
+    ("recommender", "method"): f"{_values(_HTTP_METHODS)}; of Prometheus "
+    f"{_values(('post', 'get'))}.",
     ("recommender", "scope"): "`cluster`: the one list of everything; `part`: a namespace, or with "
     "external metrics a metric of a pod.",
     ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
@@ -166,13 +178,15 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("updater", "came"): _values(ReplacementResult),
     ("updater", "reason"): "Of evictions `EvictionError`, `EvictionRateLimiterWaitFailed`; of "
     "resizes `InPlaceUpdateError`, `InPlaceUpdateInfeasible`, `UnboostError`, "
-    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates one of [reasons.md](reasons.md).",
+    "`InPlaceUpdateRateLimiterWaitFailed`; of candidates and blocked pods one of "
+    "[reasons.md](reasons.md).",
     ("admission", "result"): _values(("right", "wrong")),
     ("admission", "applied"): f"Whether the pod got a patch: {_BOOLEAN}",
     ("admission", "status"): _values(dict.fromkeys(outcome.status for outcome in ReviewOutcome)),
     ("admission", "resource"): _values(ReviewSubject),
     ("admission", "step"): _values(ReviewStep),
     ("admission", "outcome"): _values(ReviewOutcome),
+    ("admission", "configuration"): "Its name, `vpa-webhook-config`.",
     ("admission", "certificate"): "`serving`: what is shown; `authority`: what signed that.",
 }
 

@@ -36,6 +36,7 @@ from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
+from recommender.publish.request_report import RequestReport
 from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_writer import StatusWriter
 from recommender.run import Recommender
@@ -87,8 +88,9 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         ConfigError: the API server's configuration or the address can't be used.
         LeadershipLostError: another replica took over.
     """
-    connection = await config.load(settings.kubeconfig)
-    metrics = RecommenderMetrics()
+    connection = await config.load(settings.kubeconfig, settings.context)
+    metrics = RecommenderMetrics(per_container=settings.container_metrics)
+    metrics.interval.set(settings.interval.total_seconds())
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=metrics.registry)
     health = Health(clock, settings.interval * _MISSED_CYCLES)
@@ -98,6 +100,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
         read_failed=metrics.read_failed,
+        metrics=metrics.client,
     ) as client:
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         informers = Informers(
@@ -106,6 +109,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
             features=settings.feature_gates,
             errors=metrics.object_errors,
         )
+        metrics.caches.follow(informers.all())
         recommender = assemble(settings, informers, metrics, clock)
 
         def explain(namespace: str, name: str) -> RecommendationExplanation | Unexplained:
@@ -257,6 +261,7 @@ def assemble(
             metrics=metrics,
             clock=clock,
         ),
+        requests=RequestReport(usage, metrics),
         backfill=backfill,
         model_lock=model_lock,
         metrics=metrics,

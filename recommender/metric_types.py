@@ -4,7 +4,7 @@ They are collected in another thread than they are updated in, so ``collect`` it
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from prometheus_client import CollectorRegistry
@@ -40,6 +40,32 @@ class PlainCounter:
         metric = Metric(self.name, self._text, "unknown")
         for values, count in self._values.copy().items():
             metric.add_sample(self.name, dict(zip(self.labels, values, strict=True)), float(count))
+        yield metric
+
+
+class SnapshotGauge:
+    """A gauge whose series are replaced all at once, so that no scrape sees a part of them."""
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        self.name, self.labels = name, labels
+        self._text = text
+        self._values: Mapping[tuple[str, ...], float] = {}
+        registry.register(self)
+
+    def publish(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Replace all series; the mapping, which is kept, must not change afterwards."""
+        self._values = values
+
+    def describe(self) -> Iterable[Metric]:
+        """Yield the name."""
+        yield Metric(self.name, self._text, "gauge")
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self.name, self._text, "gauge")
+        for values, number in self._values.items():
+            metric.add_sample(self.name, dict(zip(self.labels, values, strict=True)), number)
         yield metric
 
 

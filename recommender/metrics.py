@@ -7,12 +7,15 @@ from contextlib import AbstractContextManager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.kube.cache_metrics import CacheMetrics
+from common.kube.client_metrics import ClientMetrics
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from recommender.metric_types import PlainCounter
 from recommender.model.oom_outcome import OomOutcome
 from recommender.model.pods import RequestSource
 from recommender.quality_metrics import QualityMetrics
+from recommender.request_metrics import RequestMetrics
 
 _STEP_BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100),
@@ -35,7 +38,8 @@ class RecommenderMetrics:
     A metric is a public attribute, or has a method if it needs more than one call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, per_container: bool = False) -> None:
+        """Register all metrics; those of each container only with ``per_container``."""
         self.registry = CollectorRegistry()
         expose_build_info("recommender", self.registry)
         self.object_errors = ObjectErrors("recommender", self.registry)
@@ -180,6 +184,19 @@ class RecommenderMetrics:
             "1 if this replica acts: it holds the Lease, or needs none.",
             registry=self.registry,
         )
+        self.last_success = Gauge(
+            "vpa_recommender_last_successful_cycle_timestamp_seconds",
+            "End of the last cycle that published recommendations, in Unix time; 0: none yet.",
+            registry=self.registry,
+        )
+        self.interval = Gauge(
+            "vpa_recommender_interval_seconds",
+            "Time between the starts of two cycles (--recommender-interval).",
+            registry=self.registry,
+        )
+        self.requests = RequestMetrics(self.registry, per_container=per_container)
+        self.caches = CacheMetrics("recommender", self.registry)
+        self.client = ClientMetrics(self.registry)
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """Time a step of the cycle; ``name`` is the reference's."""

@@ -24,6 +24,7 @@ from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.publish.explanation import RecommendationExplanation, Unexplained
 from recommender.publish.publisher import Publisher
+from recommender.publish.request_report import RequestReport
 from recommender.sources.cluster import PodLoader, VpaLoader
 from recommender.sources.informers import Informers
 from recommender.sources.oom_ingestion import OomIngestion
@@ -57,6 +58,7 @@ class Recommender:
         checkpointing: CheckpointWriting,
         collector: CheckpointCollector,
         publisher: Publisher,
+        requests: RequestReport,
         backfill: PrometheusBackfill | None,
         model_lock: asyncio.Lock,
         metrics: RecommenderMetrics,
@@ -72,6 +74,7 @@ class Recommender:
         self._checkpointing = checkpointing
         self._collector = collector
         self._publisher = publisher
+        self._requests = requests
         self._backfill = backfill
         self._model_lock = model_lock
         self._metrics = metrics
@@ -140,6 +143,8 @@ class Recommender:
                 writing.create_task(self._keep_history(complete))
             with step("GarbageCollect"):
                 await self._collect_usage()
+            await self._requests.report(self._loaded)
+            self._metrics.last_success.set(self._clock.now().timestamp())
 
     async def end(self, within: timedelta) -> None:
         """Write the checkpoints that aren't stored yet, most important first (X124)."""

@@ -8,6 +8,7 @@ from common.flags import boolean, flag, number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.resources import CPU, MEMORY
 from common.runtime.settings import (
+    OPS,
     CommonSettings,
     LeaderElectionSettings,
     address_flag,
@@ -276,6 +277,14 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
         help="No effect: at least one checkpoint per worker is written.",
     )
     address: str = address_flag(":8942")
+    container_metrics: bool = flag(
+        "--container-metrics",
+        default=False,
+        parse=boolean,
+        group=OPS,
+        help="Expose request, target and bounds of each container of each VPA as metrics: ten "
+        "series for each container.",
+    )
     debug_endpoints: bool = debug_flag(
         "GET /debug/vpa/{namespace}/{name} on --address, which explains a recommendation."
     )
@@ -308,8 +317,8 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a warning for each flag that is set without the expected effect."""
-        found = []
+        """Return a warning for each part of the command line without the expected effect."""
+        found = [*super().warnings]
         if self.min_checkpoints != _MIN_CHECKPOINTS:
             found.append("--min-checkpoints has no effect")
         if self.use_external_metrics and not any(self.external_metrics.values()):

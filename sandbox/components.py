@@ -16,17 +16,23 @@ Component = Callable[[], Awaitable[None]]
 
 
 def simulation_of(
-    scenario: Scenario, version: KubernetesVersion, *, images: Collection[str] = ()
+    scenario: Scenario,
+    version: KubernetesVersion,
+    *,
+    images: Collection[str] = (),
+    pullable: Collection[str] | None = None,
 ) -> Simulation:
     """Return the simulation of a scenario's kubelets, on an API server of this version.
 
-    Containers of these ``images`` are not simulated.
+    Containers of these ``images`` are not simulated. With ``pullable``, containers with another
+    image, tag included, don't start.
     """
     return Simulation(
         minor=version.minor,
         timing=scenario.timing,
         usage=scenario.usage,
         images=images,
+        pullable=pullable,
     )
 
 

@@ -13,6 +13,7 @@ SECONDS = {
     "shell": 120,
     "process": 240,
     "proofs": 600,
+    "images": 900,
 }
 
 

@@ -50,15 +50,17 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         ConfigError: the address, the kubeconfig or the leader election is invalid.
         LeadershipLostError: another replica became the leader.
     """
-    connection = await config.load(settings.kubeconfig)
+    connection = await config.load(settings.kubeconfig, settings.context)
+    metrics = UpdaterMetrics(prometheus_client.REGISTRY)
     async with KubeClient(
         connection,
         user_agent=user_agent(PROGRAM),
         qps=settings.kube_api_qps,
         burst=settings.kube_api_burst,
+        metrics=metrics.client,
     ) as client:
         seconds = settings.interval.total_seconds()
-        metrics = UpdaterMetrics(prometheus_client.REGISTRY)
+        metrics.interval.set(seconds)
         errors = metrics.object_errors
         trigger = None
         if settings.event_driven:
@@ -71,6 +73,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             on_pod=None if trigger is None else with_boundary(trigger.on_pod, LIVE_PODS, errors),
             on_node=None if trigger is None else with_boundary(trigger.on_node, LIVE_NODES, errors),
         )
+        metrics.caches.follow(caches.followed())
         events = EventRecorder(
             client.with_rate_limit(qps=settings.event_qps, burst=settings.event_burst),
             PROGRAM,
@@ -94,6 +97,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 campaign.wait_leading, stop=stop
             ):
                 return
+            metrics.leading.set(1)
             if not await service.unless_stopped(_synced(caches), stop=stop):
                 return
             gc.freeze()  # listed objects stay; exclude them from collections
@@ -138,8 +142,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             routers=(debugging.router(plan),) if settings.debug_endpoints else (),
         )
         background: list[service.Background] = [ops.run, events.run]
-        background += [cache.run for cache in caches.all()]
-        background += [caches.nodes.run, caches.quotas.run]
+        background += [cache.run for cache in caches.followed()]
         if campaign is not None:
             background.append(campaign.run)
         await service.serve(main, background=tuple(background))
@@ -177,6 +180,8 @@ def _admission(
 async def _main(argv: Sequence[str]) -> None:
     settings = read_flags(UpdaterSettings, argv, program=PROGRAM, environ=os.environ)
     logs.configure(settings.verbosity, settings.logging_format)
+    for warning in settings.warnings:
+        logger.warning(warning)
     gc.set_threshold(*_COLLECT_AFTER)
     await serve(settings, SystemClock(), environ=os.environ)
 

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.api.autoscaling import UpdateMode
+from common.kube.cache_metrics import CacheMetrics
+from common.kube.client_metrics import ClientMetrics
 from common.runtime.build_info import expose_build_info
 from common.runtime.object_errors import ObjectErrors
 from updater.decision import Decision
@@ -53,6 +55,7 @@ class PassFigures:
     vpas_updatable: Tally[str] = field(default_factory=Tally)
     vpas_updated: Tally[str] = field(default_factory=Tally)
     candidates: Tally[Decision] = field(default_factory=Tally)
+    blocked: Tally[Labels] = field(default_factory=Tally)  # by reason, and name of the VPA
 
     def count_controlled(self, vpa: VpaLabels, pods: int) -> None:
         """Count the live pods of a VPA."""
@@ -144,7 +147,11 @@ class UpdaterMetrics:
             "Judged pods by what happens to them, and why.",
             ("decision", "reason"),
         )
-
+        self._blocked = self._gauge(
+            "blocked_pods",
+            "Pods whose in-place update is blocked by the kubelet or the API server.",
+            ("reason", *vpa),
+        )
         self._suspended = self._gauge(
             "evictions_suspended",
             "VPAs whose evictions are suspended: replacements came up wrong, or not at all.",
@@ -155,6 +162,19 @@ class UpdaterMetrics:
         )
         for came in ReplacementResult:
             self._outcomes.labels(came.value)
+        self.leading = self._gauge(
+            "leading", "1 if this replica acts: it holds the Lease, or needs none.", ()
+        )
+        self.last_success = self._gauge(
+            "last_successful_cycle_timestamp_seconds",
+            "End of the last complete pass, in Unix time; 0: none yet.",
+            (),
+        )
+        self.interval = self._gauge(
+            "interval_seconds", "Time between the starts of two passes (--updater-interval).", ()
+        )
+        self.caches = CacheMetrics("updater", registry)
+        self.client = ClientMetrics(registry)
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         return Gauge(name, text, labels, namespace="vpa_updater", registry=self._registry)
@@ -228,6 +248,7 @@ class UpdaterMetrics:
             every: dict[Labels, int] = {(str(size),): 0 for size in range(_SIZES)}
             every.update(((size,), count) for size, count in tally.items())
             _publish(gauge, every)
+        _publish(self._blocked, figures.blocked)
         _publish(
             self._candidates,
             {

@@ -57,6 +57,9 @@ class PassResults:
         """
         pod, decision, memory = outcome.pod, outcome.decision, outcome.memory
         self.figures.candidates[decision] += 1
+        if memory.blocked is not None:
+            vpa = outcome.subject.vpa.metadata
+            self.figures.blocked[memory.blocked.reason.value, vpa.name, vpa.namespace] += 1
         before = memory.decision
         stands = before is not None and (
             decision.reason is Reason.NO_TURN

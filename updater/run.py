@@ -124,6 +124,7 @@ class Updater:
         )
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
+        self._metrics.last_success.set(self._clock.now().timestamp())
 
     def _remember(self, after: UpdaterState) -> None:
         """Keep the state for the next pass, without that of deleted VPAs."""

@@ -7,6 +7,7 @@ from common.api.meta import ObjectMeta
 class LeaseSpec(Wire, frozen=True, kw_only=True):
     """``spec`` of a Lease."""
 
+    holder_identity: str | None = None
     renew_time: Time | None = None
 
 

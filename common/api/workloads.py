@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from common.api.base import Wire
+from common.api.core import ResourceRequirements
 from common.api.meta import LabelSelector, ObjectMeta, OwnedMeta
 
 
@@ -11,6 +12,29 @@ class Condition(Wire, frozen=True, kw_only=True):
 
     type: str
     status: str = ""
+
+
+class TemplateContainer(Wire, frozen=True, kw_only=True):
+    """A container of a pod template."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+
+
+class TemplateSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a pod template."""
+
+    containers: tuple[TemplateContainer, ...] | None = None
+    init_containers: tuple[TemplateContainer, ...] | None = None
+
+
+class ResourcesTemplate(Wire, frozen=True, kw_only=True):
+    """A pod template, decoded without anything but the resources of its containers."""
+
+    spec: TemplateSpec = TemplateSpec()
+
+
+NO_TEMPLATE = ResourcesTemplate()
 
 
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
@@ -61,6 +85,7 @@ class ProgressCondition(Condition, frozen=True, kw_only=True):
 class DeploymentSpec(WorkloadSpec, frozen=True, kw_only=True):
     """``spec`` of a Deployment."""
 
+    template: ResourcesTemplate = NO_TEMPLATE
     strategy: UpdateStrategy = UpdateStrategy()
     min_ready_seconds: int = 0
 
@@ -84,6 +109,7 @@ class Deployment(Workload, frozen=True, kw_only=True):
 class StatefulSetSpec(WorkloadSpec, frozen=True, kw_only=True):
     """``spec`` of a StatefulSet."""
 
+    template: ResourcesTemplate = NO_TEMPLATE
     update_strategy: UpdateStrategy = UpdateStrategy()
     min_ready_seconds: int = 0
 
@@ -107,6 +133,7 @@ class StatefulSet(Workload, frozen=True, kw_only=True):
 class DaemonSetSpec(WorkloadSpec, frozen=True, kw_only=True):
     """``spec`` of a DaemonSet."""
 
+    template: ResourcesTemplate = NO_TEMPLATE
     update_strategy: UpdateStrategy = UpdateStrategy()
     min_ready_seconds: int = 0
 
@@ -169,8 +196,8 @@ class TemplateMeta(Wire, frozen=True, kw_only=True):
     labels: Mapping[str, str] | None = None
 
 
-class PodTemplate(Wire, frozen=True, kw_only=True):
-    """A pod template, decoded without anything but its labels."""
+class PodTemplate(ResourcesTemplate, frozen=True, kw_only=True):
+    """A pod template with its labels."""
 
     metadata: TemplateMeta = TemplateMeta()
 

@@ -60,8 +60,11 @@ async def write(client: KubeClient, bundle: bytes, name: str = CONFIGURATION_NAM
     there = await client.get(MUTATING_WEBHOOKS, name)
     if field(bundle)["caBundle"] == stored(there):
         return False
-    if not any(each.get("name") == WEBHOOK_NAME for each in there.get("webhooks") or ()):
-        logger.warning("no such webhook", extra={"configuration": name, "webhook": WEBHOOK_NAME})
+    webhooks = there.get("webhooks") or ()  # none before admission has registered it
+    if not any(each.get("name") == WEBHOOK_NAME for each in webhooks):
+        if webhooks:
+            extra = {"configuration": name, "webhook": WEBHOOK_NAME}
+            logger.warning("no such webhook", extra=extra)
         return False
     patch = {
         "metadata": unchanged(there),

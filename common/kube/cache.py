@@ -81,6 +81,8 @@ class Cache(Generic[T]):
         self._fresh_from = math.inf  # the event loop's time
         self._is_open = False  # the server agreed to the present watch
         self._recovery = Recovery(client, endpoint.resource)
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while it follows the API server
+        self._heard = 0.0  # the event loop's time of the last list, event or bookmark
 
     # For readers
 
@@ -117,10 +119,19 @@ class Cache(Generic[T]):
     def in_namespace(self, namespace: str) -> Sequence[T]:
         return self._store.in_namespace(namespace)
 
+    def age(self) -> float:
+        """Return the seconds since the API server last sent something, or since the start.
+
+        Metrics are collected in another thread.
+        """
+        return 0.0 if self._loop is None else self._loop.time() - self._heard
+
     # Following the API server
 
     async def run(self) -> None:
         """List, watch, and list again when the server requires it; never return."""
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
         while True:
             try:
                 await self._list()
@@ -137,7 +148,7 @@ class Cache(Generic[T]):
         self._recovery.works()
         changes = await self._store.replace_all(listing.items)
         self._version = listing.resource_version
-        self._fresh_from = asyncio.get_running_loop().time()
+        self._fresh_from = self._heard = asyncio.get_running_loop().time()
         if self._on_change is not None:
             for number, change in enumerate(changes):
                 self._on_change(change)
@@ -168,6 +179,7 @@ class Cache(Generic[T]):
         try:
             async with contextlib.aclosing(events):
                 async for event in events:
+                    self._heard = loop.time()
                     self._recovery.works()
                     self._recovery.used()
                     self._apply(event)

@@ -13,6 +13,7 @@ import msgspec
 
 from common.api.core import Pod
 from common.errors import GoneError
+from common.kube.client_metrics import ClientMetrics
 from common.kube.connection import Connection
 from common.kube.encoding import decoded, typed
 from common.kube.endpoints import PODS, Endpoint
@@ -68,10 +69,13 @@ class KubeClient:
         burst: float,
         rng: random.Random | None = None,
         read_failed: ReadFailed = lambda _resource, _reason: None,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         self.read_failed = read_failed
         self.rng = rng or random.Random()  # noqa: S311 - spreads retries, guards no secret
-        self._transport = Transport(connection, user_agent=user_agent, rng=self.rng)
+        self._transport = Transport(
+            connection, user_agent=user_agent, rng=self.rng, metrics=metrics
+        )
         self.limiter = RateLimiter(qps, burst)
         self.before_write: Callable[[], None] = no_check
         self._undecodable: dict[str, frozenset[str]] = {}  # names, by path of the last list

@@ -1,4 +1,4 @@
-"""Configuration of the connection: from a pod's service account, or from a kubeconfig."""
+"""Configuration of the connection: from a pod's service account, or from kubeconfigs."""
 
 import asyncio
 import logging
@@ -15,23 +15,65 @@ logger = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder of a pod with its token and the CA of the API server."""
 
+KUBECONFIG = "KUBECONFIG"
+"""The environment variable with the names of kubeconfigs, separated by colons."""
+
+_ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 _TOKEN_SECONDS = 60.0  # until the file is read again; the kubelet rotates tokens in time
 
 
-async def load(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Connection:
-    """Return the connection that the kubeconfig describes; without one, that of our own pod.
+async def load(
+    kubeconfig: str,
+    context: str = "",
+    *,
+    environ: Mapping[str, str] = os.environ,
+    default: str = "",
+) -> Connection:
+    """Return the connection to the API server.
 
-    With either source, the client reads the credentials again after a 401.
+    Its source is the first of these: the file ``kubeconfig``, the service account of our own pod,
+    the files of the environment variable KUBECONFIG, the file ``default``. A ``context`` means a
+    kubeconfig, also in a pod. With every source, the client reads the credentials again after a
+    401.
 
     Raises:
-        ConfigError: a file is missing or broken, or we don't run in a pod.
+        ConfigError: a file is missing or broken, or there is no source.
     """
-    if not kubeconfig:
+    pod = runs_in_pod(environ)
+    files = kubeconfig_files(kubeconfig, context, environ=environ, pod=pod, default=default)
+    if not files and context:
+        raise ConfigError("--context needs a file: name it with --kubeconfig or KUBECONFIG")
+    if not files:
         return await asyncio.to_thread(in_pod, environ)
     # Imported here, because it takes 36 MiB and a third of a second, and a pod doesn't need it.
     from common.kube import kubeconfig as file  # noqa: PLC0415 - see above
 
-    return await file.load(kubeconfig)
+    return await file.load(files, context=context)
+
+
+def kubeconfig_files(
+    kubeconfig: str, context: str, *, environ: Mapping[str, str], pod: bool, default: str
+) -> tuple[str, ...]:
+    """Return the kubeconfigs to merge; none means the service account of our own pod.
+
+    In a pod, kubeconfigs are used only if a flag asks for them. A variable that a pod inherits
+    therefore doesn't replace its account.
+    """
+    if kubeconfig:
+        return (kubeconfig,)
+    if pod and not context:
+        return ()
+    listed = dict.fromkeys(filter(None, environ.get(KUBECONFIG, "").split(os.pathsep)))
+    return tuple(listed) or ((default,) if default else ())
+
+
+def runs_in_pod(environ: Mapping[str, str], folder: Path | None = None) -> bool:
+    """Return True if we run in a pod with a service account.
+
+    Source: ``inClusterClientConfig.Possible``, k8s.io/client-go/tools/clientcmd/client_config.go.
+    """
+    token = (folder or SERVICE_ACCOUNT) / "token"
+    return all(map(environ.get, _ADDRESS)) and token.is_file()
 
 
 def in_pod(environ: Mapping[str, str], folder: Path | None = None) -> Connection:
@@ -41,9 +83,9 @@ def in_pod(environ: Mapping[str, str], folder: Path | None = None) -> Connection
         ConfigError: we don't run in a pod, or a file can't be used.
     """
     folder = folder or SERVICE_ACCOUNT
-    host, port = (environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    host, port = map(environ.get, _ADDRESS)
     if not host or not port:
-        raise _unusable("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set")
+        raise _unusable(f"{' or '.join(_ADDRESS)} is not set")
     token = TokenFile(folder / "token")
     try:
         token.read()
@@ -99,5 +141,6 @@ class TokenFile:
 
 def _unusable(problem: str) -> ConfigError:
     return ConfigError(
-        f"in-cluster configuration: {problem} (outside a pod, name a file with --kubeconfig)"
+        f"in-cluster configuration: {problem} "
+        "(outside a pod, name a file with --kubeconfig or KUBECONFIG)"
     )

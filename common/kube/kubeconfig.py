@@ -1,13 +1,15 @@
-"""Kubeconfigs, read by a library that supports their forms, exec plugins and providers.
+"""Kubeconfigs, merged as kubectl merges them, and read by a library.
 
-Only this module imports ``kubernetes_asyncio``, and it is imported only if there is a kubeconfig:
-the library takes 36 MiB and a third of a second. Nothing else of it is used.
+The library supports their forms, exec plugins and providers. Only this module imports
+``kubernetes_asyncio``, and it is imported only if there is a kubeconfig: the library takes 36 MiB
+and a third of a second. Nothing else of it is used.
 """
 
 import asyncio
 import logging
+import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +35,29 @@ _UNUSABLE = (
 )
 
 _NO_USER = "(none)"
+_KINDS = ("clusters", "contexts", "users")
+# Fields of a cluster or a user that name a file.
+_PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 Load = Callable[[], Awaitable[tuple[Configuration, Any]]]
 
 
-async def load(kubeconfig: str) -> Connection:
-    """Return the connection that the file describes.
+async def load(files: Sequence[str], *, context: str = "") -> Connection:
+    """Return the connection that a context of the merged files describes.
 
-    Tokens of exec plugins are renewed when they expire.
+    Without ``context`` it is the current context. Of several files those that don't exist are
+    skipped. Tokens of exec plugins are renewed when they expire.
 
     Raises:
-        ConfigError: the file is missing or broken.
+        ConfigError: a file is broken, or none exists.
     """
-    read = _reader(Path(kubeconfig))
-    source = f"kubeconfig {kubeconfig}"
+    read = _reader(files, context)
+    source = f"kubeconfig {os.pathsep.join(files)}"
     try:
         configuration, loader = await read()
         return _connection(configuration, loader, read)
     except FileNotFoundError as error:
-        raise ConfigError(f"{source}: no such file{_other(error, kubeconfig)}") from error
+        raise ConfigError(f"{source}: no such file{_other(error, files)}") from error
     except ssl.SSLError as error:
         raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
     except (AttributeError, KeyError, AssertionError) as error:
@@ -60,39 +66,85 @@ async def load(kubeconfig: str) -> Connection:
         raise ConfigError(f"{source}: {one_line(error)}") from error
 
 
-def _other(error: FileNotFoundError, kubeconfig: str) -> str:
-    """Return the missing file for the message, which already has the name of the kubeconfig."""
+def _other(error: FileNotFoundError, files: Sequence[str]) -> str:
+    """Return the missing file for the message, which already has the names of the kubeconfigs."""
     missing = error.filename
-    if not missing or Path(missing) == Path(kubeconfig).absolute():
+    if not missing or Path(missing) in (Path(file).absolute() for file in files):
         return ""
     return f": {missing}"
 
 
+def _merged(files: Sequence[Path], context: str) -> dict[str, Any]:
+    """Return the content of the files that exist, merged as kubectl does.
+
+    A name of a cluster, context or user belongs to the first file that has it, and the first file
+    that sets ``current-context`` wins. Paths are relative to their file.
+
+    Source: ``ClientConfigLoadingRules.Load`` and ``ResolveLocalPaths``,
+    k8s.io/client-go/tools/clientcmd/loader.go.
+
+    Raises:
+        FileNotFoundError: no file exists.
+    """
+    merged: dict[str, Any] = {kind: [] for kind in _KINDS}
+    existing = [file for file in files if file.exists()] or files[:1]
+    for file in existing:
+        content = _content(file)
+        for kind in _KINDS:
+            taken = {entry["name"] for entry in merged[kind]}
+            merged[kind] += [entry for entry in content[kind] if entry["name"] not in taken]
+        context = context or content.get("current-context") or ""
+    if not context:
+        raise ValueError("no current-context, and no --context")
+    merged["current-context"] = context
+    merged["users"].append({"name": _NO_USER, "user": {}})
+    return merged
+
+
 def _content(path: Path) -> dict[str, Any]:
-    """Return the content of the file, after checks for mistakes that crash the library."""
+    """Return the content of a file, after checks for mistakes that crash the library."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {one_line(error)}") from error
+    content = {} if content is None else content  # an empty file
     if not isinstance(content, dict):
-        raise TypeError("empty, or not a mapping")
-    for key in ("clusters", "contexts"):
-        if not isinstance(content.get(key), list):
-            raise TypeError(f"no list of {key}")
-    for each in content["contexts"]:
-        context = each.get("context")
+        raise TypeError("not a mapping")
+    for kind in _KINDS:
+        content[kind] = content.get(kind) or []
+        if not isinstance(content[kind], list):
+            raise TypeError(f"{kind} is not a list")
+    for entry in content["contexts"]:
+        context = entry.get("context")
         if isinstance(context, dict) and not context.get("user"):
             context["user"] = _NO_USER  # a user is optional, but not for the library
-    content["users"] = [*(content.get("users") or []), {"name": _NO_USER, "user": {}}]
+    for kind, key in (("clusters", "cluster"), ("users", "user")):
+        for entry in content[kind]:
+            if isinstance(entry.get(key), dict):
+                _resolve_paths(entry[key], path.parent)
     return content
 
 
-def _reader(path: Path) -> Load:
-    where = path.expanduser().absolute()
+def _resolve_paths(settings: dict[str, Any], folder: Path) -> None:
+    """Make the paths in the settings of a cluster or a user absolute."""
+    for key in _PATHS:
+        if settings.get(key):
+            settings[key] = str(folder / settings[key])
+    plugin = settings.get("exec")
+    if isinstance(plugin, dict) and os.sep in str(plugin.get("command")):
+        plugin["command"] = str(folder / plugin["command"])  # else it is searched in PATH
+
+
+def _reader(files: Sequence[str], context: str) -> Load:
+    paths = [Path(file).expanduser().absolute() for file in files]
+    chosen = context
 
     async def read() -> tuple[Configuration, Any]:
-        content = await asyncio.to_thread(_content, where)
-        loader = library.KubeConfigLoader(content, config_base_path=str(where.parent))
+        nonlocal chosen
+        content = await asyncio.to_thread(_merged, paths, chosen)
+        # A current context that changes later has credentials for another server.
+        chosen = content["current-context"]
+        loader = library.KubeConfigLoader(content)
         configuration = Configuration()
         await loader.load_and_set(configuration)
         return configuration, loader

@@ -57,11 +57,13 @@ class AdmissionStatus(enum.StrEnum):
 def is_alive(lease: Lease, *, max_age: timedelta, now: datetime) -> bool:
     """Return True if the lease was created or renewed less than ``max_age`` ago.
 
-    Ignore its holder and its own duration.
+    The creation counts only with a holder: the manifests contain an empty lease. Ignore its own
+    duration.
 
     Source: updater.md 3; ``isLeaseValid``, vertical-pod-autoscaler/pkg/utils/status.
     """
-    times = (lease.metadata.creation_timestamp, lease.spec.renew_time)
+    created = lease.metadata.creation_timestamp if lease.spec.holder_identity else None
+    times = (created, lease.spec.renew_time)
     return any(moment is not None and moment + max_age > now for moment in times)
 
 

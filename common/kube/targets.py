@@ -14,11 +14,13 @@ from typing import Any, Self, assert_never
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.meta import OwnedObject
 from common.api.workloads import (
+    NO_TEMPLATE,
     CronJob,
     DaemonSet,
     Deployment,
     Job,
     ReplicationController,
+    ResourcesTemplate,
     StatefulSet,
     Workload,
 )
@@ -157,6 +159,16 @@ class Targets:
         self._scales = Scales(client, ahead=ahead)
         # By target: the object that its selector was read from; a changed one is another object.
         self._selectors: dict[Controller, tuple[object, Selector]] = {}
+
+    def template(self, target: Controller) -> ResourcesTemplate:
+        """Return the pod template of a target; an empty one if its kind isn't read with one."""
+        match self._controllers.find(target):
+            case Deployment() | StatefulSet() | DaemonSet() as found:
+                return found.spec.template
+            case CronJob() as found:
+                return found.spec.job_template.spec.template
+            case _:
+                return NO_TEMPLATE
 
     async def selector(self, vpa: VerticalPodAutoscaler) -> Selector:
         """Return the selector of the pods that the VPA's target controls.

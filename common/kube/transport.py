@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import aiohttp
+from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from common.errors import InvalidRequestError, KubeError, ServerError, UnreachableError
+from common.kube.client_metrics import NO_ANSWER, ClientMetrics
 from common.kube.connection import Connection
 from common.kube.connectivity import Connectivity
 from common.kube.status_errors import answer_error
@@ -82,11 +84,13 @@ class Transport:
         *,
         user_agent: str,
         rng: random.Random,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         self.connectivity = Connectivity(connection.base_url)
         self._connection = connection
         self._user_agent = user_agent
         self._rng = rng
+        self._metrics = metrics or ClientMetrics(CollectorRegistry())
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
@@ -121,7 +125,8 @@ class Transport:
         pause = _FIRST_PAUSE
         while True:
             tries -= 1
-            await call.limiter.acquire()
+            with self._metrics.waiting(call.method):
+                await call.limiter.acquire()
             try:
                 return await self._call(call)
             except KubeError as error:
@@ -168,12 +173,13 @@ class Transport:
             response.close()
 
     async def _call(self, call: Call) -> bytes:
-        answer = await self._open(call, _timeout(call.seconds))
-        try:
-            async with answer:
-                content = await read_body(answer, most=_most_bytes(call))
-        except _FAILURES as error:
-            raise self._error(call, error) from error
+        with self._metrics.timed(call.method, call.path):
+            answer = await self._open(call, _timeout(call.seconds))
+            try:
+                async with answer:
+                    content = await read_body(answer, most=_most_bytes(call))
+            except _FAILURES as error:
+                raise self._error(call, error) from error
         self.connectivity.answered()
         return content
 
@@ -202,17 +208,23 @@ class Transport:
         if self._session is None:
             raise RuntimeError("the client is not open: use it as an asynchronous context manager")
         _before_send.set(call.before_send)
-        return await self._session.request(
-            call.method,
-            URL(self._connection.base_url + _target(call), encoded=True),
-            headers=_headers(call, identification),
-            data=_payload(call.body),
-            timeout=limits,
-            allow_redirects=False,
-            proxy=self._connection.proxy or None,
-            server_hostname=self._connection.server_hostname or None,
-            middlewares=(_send_once,) if call.method in ("PUT", "DELETE") else None,
-        )
+        code = NO_ANSWER
+        try:
+            answer = await self._session.request(
+                call.method,
+                URL(self._connection.base_url + _target(call), encoded=True),
+                headers=_headers(call, identification),
+                data=_payload(call.body),
+                timeout=limits,
+                allow_redirects=False,
+                proxy=self._connection.proxy or None,
+                server_hostname=self._connection.server_hostname or None,
+                middlewares=(_send_once,) if call.method in ("PUT", "DELETE") else None,
+            )
+            code = str(answer.status)
+            return answer
+        finally:
+            self._metrics.answered(call.method, call.path, code)
 
     def _error(self, call: Call, cause: Exception) -> KubeError:
         # aiohttp's InvalidURL is a ValueError, but so are its certificate errors.

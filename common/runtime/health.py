@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import fastapi
 import prometheus_client
 from fastapi.responses import PlainTextResponse
-from prometheus_client.exposition import choose_encoder
 
 from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
+from common.runtime.exposition import CONTENT_TYPE, exposition
 from common.runtime.web_server import WebServer
 from common.version import version, version_info
 
@@ -76,30 +76,31 @@ class _Scrapes:
         self._registry = registry
         self._lock = asyncio.Lock()
         self._waiting = 0
-        self._query: object = None  # of the last answer
+        self._names: Sequence[str] | None = None  # of the last answer
         self._answer = b""
         self._until = 0.0  # the event loop's time
 
-    async def answer(
-        self, query: object, encode: Callable[[Any], bytes], names: Sequence[str]
-    ) -> bytes | None:
-        """Return the text, shared by equal queries; None if too many requests wait."""
-        if self._waiting >= _MOST_SCRAPES and not self._has(query):
+    async def answer(self, names: Sequence[str]) -> bytes | None:
+        """Return the text, shared by equal requests; None if too many requests wait.
+
+        ``names`` selects series; empty selects all.
+        """
+        if self._waiting >= _MOST_SCRAPES and not self._has(names):
             return None
         self._waiting += 1
         try:
             async with self._lock:
-                if not self._has(query):
+                if not self._has(names):
                     chosen = self._registry.restricted_registry(names) if names else self._registry
-                    self._answer = await asyncio.to_thread(encode, chosen)
-                    self._query = query
+                    self._answer = await asyncio.to_thread(exposition, chosen)
+                    self._names = names
                     self._until = asyncio.get_running_loop().time() + _SCRAPE_SECONDS
                 return self._answer
         finally:
             self._waiting -= 1
 
-    def _has(self, query: object) -> bool:
-        return query == self._query and asyncio.get_running_loop().time() < self._until
+    def _has(self, names: Sequence[str]) -> bool:
+        return names == self._names and asyncio.get_running_loop().time() < self._until
 
 
 def ops_server(
@@ -114,8 +115,8 @@ def ops_server(
     """Return the server of the ops ``address``.
 
     ``/health-check`` is :class:`Health`; ``/readyz`` is 200 when all of ``checks`` return
-    True, else 503 with the names of the failed ones; ``/metrics`` is the registry in the form
-    that the scraper accepts, or with ``?name[]=`` only these series of it. It is collected in a
+    True, else 503 with the names of the failed ones; ``/metrics`` is the registry, or with
+    ``?name[]=`` only these series of it. It is collected in a
     thread, so collectors must tolerate that their values change meanwhile; once at a time, and for
     the same query no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
@@ -133,7 +134,7 @@ def ops_server(
     busy = _text(_BUSY) | {"description": "Too many requests are in progress."}
     missing = _text("not ready: caches") | {"description": "Not ready. Lists what is missing."}
     numbers = _text("# HELP vpa_things_total Things.") | {
-        "description": "The text format of Prometheus, or OpenMetrics if the client accepts it."
+        "description": "The text format of Prometheus."
     }
 
     @app.get("/health-check", response_class=PlainTextResponse, responses={**_HEALTHY, 500: late})
@@ -152,16 +153,13 @@ def ops_server(
 
     @app.get("/metrics", response_class=PlainTextResponse, responses={200: numbers, 503: busy})
     async def metrics(
-        request: fastapi.Request,
         names: Annotated[list[str] | None, fastapi.Query(alias="name[]")] = None,
     ) -> fastapi.Response:
         """Return the metrics of the process; with ``name[]``, only these series."""
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        chosen = tuple(names or ())
-        text = await scrapes.answer((content_type, chosen), encode, chosen)
+        text = await scrapes.answer(tuple(names or ()))
         if text is None:
             return PlainTextResponse(f"{_BUSY}\n", status_code=503)
-        return fastapi.Response(text, headers={"Content-Type": content_type})
+        return fastapi.Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     @app.get("/version")
     async def running_version() -> dict[str, str]:

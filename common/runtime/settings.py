@@ -34,17 +34,31 @@ KLOG_FLAGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientSettings:
-    """The settings of a program's connection to the API server."""
-
-    kubeconfig: str = flag(
+def kubeconfig_flag(outside: str) -> Any:
+    """Declare the flag ``--kubeconfig`` of a program that uses ``outside`` when not in a pod."""
+    return flag(
         "--kubeconfig",
         default="",
         parse=str,
         group="API client",
         metavar="FILE",
-        help="Path of the kubeconfig. Empty: use the service account of the pod.",
+        help="Path of the kubeconfig. Empty: use the service account of the pod, or outside of a "
+        f"pod {outside}.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """The settings of a program's connection to the API server."""
+
+    kubeconfig: str = kubeconfig_flag("the files that the environment variable KUBECONFIG names")
+    context: str = flag(
+        "--context",
+        default="",
+        parse=str,
+        group="API client",
+        metavar="NAME",
+        help="Use this context of the kubeconfig. Empty: the current context.",
     )
     kube_api_qps: float = flag(
         "--kube-api-qps",
@@ -131,6 +145,8 @@ class CommonSettings(LoggingSettings, ClientSettings):
         group=OPS,
         help="Serve CPU and heap profiles at /debug/pprof/ on --address.",
     )
+    # The reference ignores positional arguments, so manifests may contain some.
+    ignored_arguments: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,6 +154,14 @@ class CommonSettings(LoggingSettings, ClientSettings):
             raise ConfigError(
                 "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other"
             )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return a warning for each part of the command line without the expected effect."""
+        if not self.ignored_arguments:
+            return ()
+        words = " ".join(self.ignored_arguments)
+        return (f"positional arguments are ignored, Booleans need an equals sign: {words}",)
 
 
 def address_flag(default: str) -> Any:

@@ -6,7 +6,7 @@ Each function changes the state of a pod. An observation of an earlier run chang
 import enum
 from datetime import datetime
 
-from sandbox.kubelet.containers import Container, Kind
+from sandbox.kubelet.containers import Container, Kind, Waiting
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun
 
 
@@ -29,8 +29,8 @@ def unprepared(pod: PodRun, _now: datetime, *, problem: str) -> None:
     pod.notice("FailedMount", problem, warning=True)
 
 
-def configured(pod: PodRun, now: datetime, *, name: str, problem: str) -> None:
-    """Update whether a container can be created, or what its variables lack: a Secret, a key."""
+def configured(pod: PodRun, now: datetime, *, name: str, problem: Waiting | None) -> None:
+    """Update whether a container can be created, or what it lacks: its image, a Secret, a key."""
     container = pod.containers[name]
     container.problem = problem
     if not container.held_back:

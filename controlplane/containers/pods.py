@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from controlplane.containers.volumes import TOKEN_FOLDER, VolumeError, Volumes
 from controlplane.launch import CANNOT_RUN
 from sandbox.kubeconfigs import kubeconfig_text
 from sandbox.kubelet.addresses import Addresses
-from sandbox.kubelet.containers import Container
+from sandbox.kubelet.containers import CONFIG_ERROR, IMAGE_ERROR, Container, Waiting
 from sandbox.kubelet.pod_lifecycle import PodRun
 from sandbox.kubelet.service import Observation, OnObservation
 from sandbox.kubelet.wire import ContainerSpec, RunnablePod
@@ -45,8 +45,10 @@ class LocalPods:
         clock: Clock,
         *,
         images: Mapping[str, Sequence[str]],
+        can_pull: Callable[[ContainerSpec], bool] = lambda _spec: True,
     ) -> None:
         self._images = images
+        self._can_pull = can_pull
         self._report: OnObservation = _unreported
         self.addresses = Addresses(network_of(os.getpid()))
         self._site = site
@@ -71,6 +73,7 @@ class LocalPods:
                 client=self._client,
                 clock=self._clock,
                 images=self._images,
+                can_pull=self._can_pull,
                 report=self._report,
             )
             self._spawn(local.keep_up())
@@ -137,12 +140,14 @@ class _LocalPod:
         client: KubeClient,
         clock: Clock,
         images: Mapping[str, Sequence[str]],
+        can_pull: Callable[[ContainerSpec], bool],
         report: OnObservation,
     ) -> None:
         self._uid = pod.uid
         self._folder = site.folder / "pods" / pod.uid
         self._site = site
         self._images = images
+        self._can_pull = can_pull
         self._clock = clock
         self._report = partial(report, pod.uid)
         self._place = Place(kubeconfig=self._folder, root=self._folder, ip=pod.ip, host_ip=LOOPBACK)
@@ -156,7 +161,7 @@ class _LocalPod:
             sources=self._sources,
         )
         self._variables: dict[str, dict[str, str]] = {}  # by container
-        self._problems: dict[str, str] = {}  # missing sources of variables, by container
+        self._problems: dict[str, Waiting | None] = {}  # by container
         self._runs: dict[str, _Run] = {}
         self._ready = asyncio.Event()  # the volumes are written
         self._over = asyncio.Event()
@@ -192,12 +197,16 @@ class _LocalPod:
             for reference in references(spec):
                 if reference not in objects:
                     objects[reference] = await self._sources.find(reference)
-            problem = ""
+            problem: Waiting | None = None
             try:
                 self._variables[spec.name] = environment(pod, spec, self._place, objects)
             except VariableError as error:
-                problem = str(error)
-            if spec.image_name in self._images and problem != self._problems.get(spec.name, ""):
+                problem = (CONFIG_ERROR, str(error))
+            if not self._can_pull(spec):
+                problem = (IMAGE_ERROR, f'Back-off pulling image "{spec.image}"')
+            elif spec.image_name not in self._images:
+                continue  # it is simulated
+            if problem != self._problems.get(spec.name):
                 self._problems[spec.name] = problem
                 self._report(partial(observations.configured, name=spec.name, problem=problem))
 

@@ -14,10 +14,14 @@ from common.resources import CPU
 from recommender.model import buckets
 from recommender.model.column_table import ColumnTable, Floats, Ints, Mask
 from recommender.model.histograms import Histograms, SavedHistogram
+from recommender.model.keys import Requests
 from recommender.model.timestamps import NEVER, span
 
 CPU_WEIGHT = 0.1  # of every CPU sample, whatever the container's request
 MEMORY_WEIGHT = 1.0  # of the peak of a window
+
+NO_VPA = 0
+"""No VPA recommends anything for the containers of an aggregate."""
 
 _MANY = 100  # rows; more are faster to fold than to merge one by one
 _LATE = np.iinfo(np.int64).max
@@ -82,6 +86,12 @@ class Aggregates(ColumnTable):
         self.recommended_memory: Ints = self._column(np.int64)  # bytes; 0: none
         self.mode: Ints = self._column(np.int64)  # index in ``modes``; 0: nothing is recommended
         self.modes: list[str | None] = [None]
+        # For the comparison with requests, per container.
+        self.vpa: Ints = self._column(np.int64)  # Autoscaler.number, or NO_VPA
+        self.target_cpu: Ints = self._column(np.int64)  # millicores; 0: none
+        self.target_memory: Ints = self._column(np.int64)  # bytes; 0: none
+        self.template_cpu: Ints = self._column(np.int64)  # request in the pod template; 0: none
+        self.template_memory: Ints = self._column(np.int64)
 
     def new(self) -> int:
         # The three tables allocate and free rows together, so that row numbers agree.
@@ -116,6 +126,19 @@ class Aggregates(ColumnTable):
         """Return the column with the last recommendations for a resource."""
         return self.recommended_cpu if resource == CPU else self.recommended_memory
 
+    def targets(self, resource: str) -> Ints:
+        """Return the column with the targets of a resource, per container."""
+        return self.target_cpu if resource == CPU else self.target_memory
+
+    def templates(self, resource: str) -> Ints:
+        """Return the column with the requests of a resource in the pod template."""
+        return self.template_cpu if resource == CPU else self.template_memory
+
+    def set_vpa(self, row: int, number: int, template: Requests) -> None:
+        """Set the VPA that applies to the containers, and the requests in its target's template."""
+        self.vpa[row] = number
+        self.template_cpu[row], self.template_memory[row] = template
+
     def set_mode(self, row: int, mode: str | None) -> None:
         """Record the update mode of the VPA, as written there.
 
@@ -126,6 +149,7 @@ class Aggregates(ColumnTable):
         self.mode[row] = self.modes.index(mode)
         if mode is None:
             self.recommended_cpu[row] = self.recommended_memory[row] = 0
+            self.target_cpu[row] = self.target_memory[row] = 0
 
     def add_cpu(self, rows: Ints, times: Ints, amounts: Ints) -> None:
         """Add CPU samples, in millicores; a row may occur more than once."""

@@ -1,12 +1,14 @@
 """VPAs in the model: selector, rules for containers, and loaded history."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TypeAlias
 
 from common.labels import Selector
 from common.resources import CPU, MEMORY
 from recommender.model.aggregates import AggregationRules
-from recommender.model.keys import VpaKey
+from recommender.model.keys import Requests, VpaKey
 from recommender.model.matching import LabelSet
 
 EVERY_OTHER = "*"
@@ -41,6 +43,9 @@ class ContainerRule:
         return rules
 
 
+Declared: TypeAlias = tuple[Selector, tuple[ContainerRule, ...], str, str, Mapping[str, Requests]]
+"""Selector, rules, update mode, target, and the requests in the target's pod template."""
+
 _NO_RULE = ContainerRule()
 
 
@@ -74,10 +79,21 @@ class Autoscaler:
     """A VPA in the model."""
 
     key: VpaKey
+    number: int  # from 1, unique among present VPAs; in the column ``Aggregates.vpa``
     selector: Selector
     rules: tuple[ContainerRule, ...] = ()
     update_mode: str = ""  # as written in the VPA
     target: str = ""  # the owner of the history, see ``conversion.target_name``
+    template_requests: Mapping[str, Requests] = field(default_factory=dict)  # by container
     loaded: dict[str, int] = field(default_factory=dict)  # container -> row of its checkpoint
     history_flags: HistoryFlags = field(default_factory=HistoryFlags)
     former: set[LabelSet] = field(default_factory=set)  # label sets that its selector matched
+
+    @property
+    def declared(self) -> Declared:
+        """Return the part that the VPA and its target define."""
+        return self.selector, self.rules, self.update_mode, self.target, self.template_requests
+
+    @declared.setter
+    def declared(self, given: Declared) -> None:
+        self.selector, self.rules, self.update_mode, self.target, self.template_requests = given

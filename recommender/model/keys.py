@@ -25,3 +25,13 @@ class VpaKey(NamedTuple):
 
 Place = tuple[VpaKey, str]
 """A VPA and a container name; each pair has one checkpoint."""
+
+
+class Requests(NamedTuple):
+    """The requests of a container; 0: none."""
+
+    cpu: int = 0  # millicores
+    memory: int = 0  # bytes
+
+
+NO_REQUESTS = Requests()

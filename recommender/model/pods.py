@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from recommender.model.column_table import ColumnTable, Ints
-from recommender.model.keys import PodKey
+from common.resources import CPU
+from recommender.model.column_table import ColumnTable, Ints, Mask
+from recommender.model.keys import PodKey, Requests
 from recommender.model.matching import LabelSet
 from recommender.model.memory_peaks import MemoryWindows
 from recommender.model.timestamps import NEVER
@@ -38,6 +39,7 @@ class PodFacts:
     active: bool  # neither succeeded nor failed
     containers: tuple[str, ...]  # tracked ones
     sidecars: tuple[str, ...] = ()  # all native sidecars, tracked or not
+    requests: tuple[Requests, ...] = ()  # of ``containers``; empty: unknown
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -83,6 +85,9 @@ class Containers(ColumnTable):
         self.oom_peak: Ints = self._column(np.int64)
         self.pod: Ints = self._column(np.int64)  # see pod_number
         self.last_oom: Ints = self._column(np.int64)  # time of the latest processed OOM kill
+        self.is_active: Mask = self._column(np.bool_)  # its pod neither succeeded nor failed
+        self.request_cpu: Ints = self._column(np.int64)  # millicores; 0: none
+        self.request_memory: Ints = self._column(np.int64)  # bytes; 0: none
         self.keys: dict[int, tuple[LabelSet, str]] = {}  # the pod's labels, the container's name
 
     def track(self, label_set: LabelSet, name: str, aggregate: int, uid: str) -> int:
@@ -102,6 +107,14 @@ class Containers(ColumnTable):
         self.window_end[row] = NEVER
         self.peak[row] = 0
         self.oom_peak[row] = 0
+
+    def set_requests(self, row: int, requests: Requests, *, is_active: bool) -> None:
+        self.is_active[row] = is_active
+        self.request_cpu[row], self.request_memory[row] = requests
+
+    def requests(self, resource: str) -> Ints:
+        """Return the column with the requests of a resource."""
+        return self.request_cpu if resource == CPU else self.request_memory
 
     def forget(self, row: int) -> None:
         del self.keys[row]

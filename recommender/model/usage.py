@@ -15,6 +15,7 @@ from common.labels import Selector
 from recommender.model import memory_peaks
 from recommender.model.aggregates import (
     MEMORY_WEIGHT,
+    NO_VPA,
     Aggregates,
     AggregationRules,
     HalfLives,
@@ -27,13 +28,15 @@ from recommender.model.autoscalers import (
     HistoryFlags,
     rule_for,
 )
-from recommender.model.column_table import Ints, Mask, distinct_batches
-from recommender.model.keys import PodKey, VpaKey
+from recommender.model.column_table import ColumnTable, Ints, Mask, distinct_batches
+from recommender.model.keys import NO_REQUESTS, PodKey, Requests, VpaKey
 from recommender.model.matching import LabelSet, Matching
 from recommender.model.memory_peaks import OpenPeaks, WindowUpdate
 from recommender.model.oom_outcome import OomOutcome, OomResult
 from recommender.model.pods import NOWHERE, Containers, PodFacts, TrackedPod
 from recommender.model.sidecars import Sidecars
+
+_NO_TEMPLATE: Mapping[str, Requests] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class Usage:
         self.pods: dict[PodKey, TrackedPod] = {}
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self.selectors_version = 0  # incremented when a VPA changes
+        self._vpa_numbers = ColumnTable()  # a row for each VPA, see Autoscaler.number
 
     # Pods
 
@@ -96,6 +100,9 @@ class Usage:
                 row = self.containers.track(label_set, name, aggregate, pod.uid)
                 tracked.containers[name] = row
                 label_set.regular[name] += tracked.is_regular(name)
+        for name, requests in zip(pod.containers, pod.requests, strict=False):
+            row = tracked.containers[name]
+            self.containers.set_requests(row, requests, is_active=pod.active)
         for name in tracked.containers.keys() - set(pod.containers):
             self.containers.forget(tracked.containers.pop(name))
             label_set.regular[name] -= tracked.is_regular(name)
@@ -117,20 +124,29 @@ class Usage:
         rules: tuple[ContainerRule, ...],
         update_mode: str = "",
         target: str = "",
+        *,
+        template_requests: Mapping[str, Requests] = _NO_TEMPLATE,
     ) -> None:
         """Add or update a VPA; ``update_mode`` is as written.
 
-        Its loaded history stays (Q3), unless ``target`` changes (X123).
+        Its loaded history stays (Q3), unless ``target`` changes (X123). ``template_requests`` are
+        those of the target's pod template by container name.
         """
-        asked = (selector, rules, update_mode, target)
+        asked = (selector, rules, update_mode, target, template_requests)
         known = self.autoscalers.get(key)
         if known is None:
-            known = Autoscaler(key=key, selector=selector, rules=rules, target=target)
+            known = Autoscaler(
+                key=key,
+                number=self._vpa_numbers.new() + 1,
+                selector=selector,
+                rules=rules,
+                target=target,
+            )
             self.autoscalers[key] = known
-        elif (known.selector, known.rules, known.update_mode, known.target) == asked:
+        elif known.declared == asked:
             return
         is_same = known.target == target
-        known.selector, known.rules, known.update_mode, known.target = asked
+        known.declared = asked
         self.selectors_version += 1
         changed, matched = self.matching.select(key, selector), self.matching.matched(key)
         known.former = (known.former | changed) - matched
@@ -142,10 +158,12 @@ class Usage:
 
     def remove_autoscaler(self, key: VpaKey) -> None:
         """Remove a VPA and its loaded history; the usage of its pods stays."""
-        self._forget_loaded(self.autoscalers.pop(key))
+        removed = self.autoscalers.pop(key)
+        self._forget_loaded(removed)
         self.selectors_version += 1
         for label_set in self.matching.remove(key):
             self._apply_rules(label_set)
+        self._vpa_numbers.free(removed.number - 1)
 
     def _forget_loaded(self, autoscaler: Autoscaler) -> None:
         for row in autoscaler.loaded.values():
@@ -362,11 +380,14 @@ class Usage:
 
     def _apply_rules_to(self, row: int, label_set: LabelSet, container: str) -> None:
         """Apply the flags' rules with the overrides of the VPAs; of several VPAs the last wins."""
-        rules, mode = self.defaults, None
+        rules, mode, number, template = self.defaults, None, NO_VPA, NO_REQUESTS
         for vpa in sorted(label_set.autoscalers):
             autoscaler = self.autoscalers[vpa]
             rule = rule_for(autoscaler.rules, container)
             rules = rule.applied_to(rules)
             mode = None if rule.off else autoscaler.update_mode
+            number = NO_VPA if rule.off else autoscaler.number
+            template = autoscaler.template_requests.get(container, NO_REQUESTS)
         self.aggregates.set_rules(row, rules)
         self.aggregates.set_mode(row, mode)
+        self.aggregates.set_vpa(row, number, template)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import numpy as np
 
-from common.quantity import ZERO
+from common.quantity import ZERO, Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, RESOURCES
 from recommender.metrics import RecommenderMetrics
@@ -29,7 +29,8 @@ _ChangeLabels = tuple[str, str, int]
 class RecommendationQuality:
     """Counts VPAs, changes of targets and first recommendations.
 
-    It stores uncapped targets in the table of aggregates, for comparison with later samples.
+    It stores targets in the table of aggregates: uncapped ones for comparison with later samples,
+    and the others for comparison with requests.
     """
 
     def __init__(self, usage: Usage, metrics: RecommenderMetrics) -> None:
@@ -89,8 +90,7 @@ class RecommendationQuality:
         for one in recommendation:
             rows = self._usage.rows_of(key, one.name)
             for resource in RESOURCES:
-                quantity = one.uncapped_target.get(resource, ZERO)
-                after = quantity.milli if resource == CPU else quantity.value
+                after = _amount(resource, one.uncapped_target.get(resource, ZERO))
                 before = aggregates.recommended(resource)
                 if after:
                     olds, news = self._changes.setdefault((resource, *labels), ([], []))
@@ -98,7 +98,14 @@ class RecommendationQuality:
                     news += [after] * rows.size
                     compared[resource] += rows.size
                 before[rows] = after
+                target = one.target.get(resource, ZERO)
+                aggregates.targets(resource)[rows] = _amount(resource, target)
         return compared
 
     def _labels(self, decision: StatusDecision, key: VpaKey) -> tuple[str, int]:
         return written_mode(decision.vpa), self._usage.pod_count(key).bit_length()
+
+
+def _amount(resource: str, quantity: Quantity) -> int:
+    """Return a quantity in millicores or bytes."""
+    return quantity.milli if resource == CPU else quantity.value

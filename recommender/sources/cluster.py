@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
+from common.api.workloads import NO_TEMPLATE
 from common.errors import KubeError, VpaError
 from common.kube.cache import Snapshot
 from common.kube.endpoints import VPAS
@@ -27,6 +28,7 @@ from recommender.sources.conversion import (
     pod_key,
     request_sources,
     target_name,
+    template_requests,
     vpa_key,
     written_mode,
 )
@@ -191,7 +193,8 @@ class VpaLoader:
             self._log_change(key, loaded.resolution.message)
         mode = written_mode(loaded.vpa)
         selector, target = loaded.resolution.selector, target_name(loaded.vpa)
-        self._usage.put_autoscaler(key, selector, rules, mode, target)
+        template = template_requests(loaded.resolution.template)
+        self._usage.put_autoscaler(key, selector, rules, mode, target, template_requests=template)
 
     async def _resolve(self, vpa: VerticalPodAutoscaler) -> TargetResolution:
         """Return the target's selector, if the target is the topmost controller.
@@ -211,7 +214,8 @@ class VpaLoader:
             topmost = await self._targets.topmost(controller)
         except (TargetError, KubeError) as error:
             return self._after_error(vpa, unchecked(target, str(error)), error)
-        return resolved(selector, target, namespace, topmost)
+        template = self._targets.template(controller)
+        return resolved(selector, target, namespace, topmost, template)
 
     def _after_error(
         self, vpa: VerticalPodAutoscaler, resolution: TargetResolution, error: VpaError
@@ -224,7 +228,11 @@ class VpaLoader:
             return resolution  # the known selector is that of another target
         if known is None or known.selector == NOTHING:
             return replace(resolution, open=True)
-        return TargetResolution(selector=known.selector, unsupported=resolution.unsupported)
+        return TargetResolution(
+            selector=known.selector,
+            unsupported=resolution.unsupported,
+            template=NO_TEMPLATE if last is None else last.resolution.template,
+        )
 
     def _log_change(self, key: VpaKey, trouble: str) -> bool:
         """Log a VPA's trouble if it changed; return True if it did."""

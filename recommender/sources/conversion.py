@@ -7,13 +7,15 @@ from datetime import timedelta
 
 from common.api.autoscaling import ContainerPolicy, UpdateMode, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from common.api.core import Pod, is_sidecar
-from common.quantity import Quantity
+from common.api.core import NO_RESOURCES, Pod, ResourceRequirements, is_sidecar
+from common.api.workloads import ResourcesTemplate
+from common.identity_cache import IdentityCache
+from common.quantity import ZERO, Quantity, QuantityError
 from common.recommendation.scaled_containers import scaled_sidecars, scaled_specs, scaled_statuses
-from common.resources import CPU, MEMORY, parse_quantities
+from common.resources import CPU, MEMORY, amount, parse_quantities
 from common.target.owners import Controller
 from recommender.model.autoscalers import ContainerRule
-from recommender.model.keys import PodKey, VpaKey
+from recommender.model.keys import NO_REQUESTS, PodKey, Requests, VpaKey
 from recommender.model.pods import PodFacts, RequestSource
 
 _FINISHED = ("Succeeded", "Failed")
@@ -23,6 +25,8 @@ _UNKNOWN = "Unknown"
 _DEFAULT = "default"  # the recommender of VPAs that name none
 _CONTROLLABLE = (CPU, MEMORY)
 _LONGEST_SECONDS = 10**9  # of a memory window: thirty years
+
+_requests = IdentityCache[tuple[Requests, ...]](1 << 16)  # replicas share specs and statuses
 
 
 def pod_key(pod: Pod) -> PodKey:
@@ -80,7 +84,49 @@ def pod_facts(pod: Pod) -> PodFacts:
         active=pod.status.phase not in _FINISHED,
         containers=tuple(container.name for container in scaled_specs(pod)),
         sidecars=tuple(each.name for each in pod.spec.init_containers or () if is_sidecar(each)),
+        requests=_requests.get(_resource_parts(pod), lambda: _present_requests(pod)),
     )
+
+
+def _resource_parts(pod: Pod) -> tuple[object, ...]:
+    """Return the parts of a pod that contain its requests."""
+    return pod.spec, pod.status.container_statuses, pod.status.init_container_statuses
+
+
+def _present_requests(pod: Pod) -> tuple[Requests, ...]:
+    """Return the requests of the tracked containers, as the kubelet reports them, else the spec."""
+    reported = {
+        status.name: status.resources
+        for status in scaled_statuses(pod)
+        if status.resources is not None
+    }
+    return tuple(
+        _amounts(reported.get(container.name, container.resources))
+        for container in scaled_specs(pod)
+    )
+
+
+def template_requests(template: ResourcesTemplate) -> dict[str, Requests]:
+    """Return the requests in a pod template by container name.
+
+    A limit without a request counts as the request, as in the API server.
+    """
+    spec = template.spec
+    return {
+        container.name: _amounts(container.resources)
+        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
+    }
+
+
+def _amounts(resources: ResourceRequirements | None) -> Requests:
+    """Return the requests in a resource list; none if it can't be read."""
+    given = resources or NO_RESOURCES
+    try:
+        found = parse_quantities(given.limits) | parse_quantities(given.requests)
+        cpu, memory = found.get(CPU, ZERO).milli, found.get(MEMORY, ZERO).value
+    except (QuantityError, OverflowError):
+        return NO_REQUESTS
+    return Requests(amount(cpu), amount(memory))
 
 
 def request_sources(pod: Pod) -> Mapping[RequestSource, int]:

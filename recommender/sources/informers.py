@@ -65,7 +65,11 @@ class Informers:
 
         No caller waits for the cache of checkpoints: the permission to watch them may be missing.
         """
-        return tuple(cache.run for cache in (*self._caches, self._checkpoints))
+        return tuple(cache.run for cache in self.all())
+
+    def all(self) -> tuple[Cache[Any], ...]:
+        """Return every cache, also those that no caller waits for."""
+        return (*self._caches, self._checkpoints)
 
     @property
     def synced(self) -> bool:

@@ -154,7 +154,14 @@ class OomIngestion:
             )
             for key in found.label_set.autoscalers:
                 self._schedule.at_once(key)
+                if self._is_downsized(row, learnt.aggregate):
+                    self._metrics.requests.oom_after_downsize(key)
         return learnt.outcome
+
+    def _is_downsized(self, container: int, aggregate: int) -> bool:
+        """Return True if a container requests less memory than in its pod template."""
+        request = self._usage.containers.request_memory[container]
+        return bool(0 < request < self._usage.aggregates.template_memory[aggregate])
 
     def _find(self, observation: PendingOomEvent, now: int) -> TrackedPod | OomOutcome | None:
         """Return the killed pod in the model; add it for this cycle if it is gone.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaStatus
+from common.api.workloads import NO_TEMPLATE, ResourcesTemplate
 from common.labels import NOTHING, Selector
 from common.target.owners import Controller
 
@@ -20,6 +21,7 @@ class TargetResolution:
     unsupported: str = ""  # the reference's text of ConfigUnsupported; empty: supported
     owner: str = ""  # the topmost controller, which should be the target
     open: bool = False  # a look-up failed temporarily, so the selector is unknown
+    template: ResourcesTemplate = NO_TEMPLATE  # of the target's pods
 
     @property
     def message(self) -> str:
@@ -53,7 +55,11 @@ def unreadable(reason: str = "") -> TargetResolution:
 
 
 def resolved(
-    selector: Selector, target: TargetReference, namespace: str, topmost: Controller | None
+    selector: Selector,
+    target: TargetReference,
+    namespace: str,
+    topmost: Controller | None,
+    template: ResourcesTemplate = NO_TEMPLATE,
 ) -> TargetResolution:
     """Return the resolution with a selector; unsupported if the target isn't the topmost one."""
     wanted = Controller(namespace, target.kind, target.name, target.api_version)
@@ -70,7 +76,7 @@ def resolved(
             "point to a topmost well-known or scalable controller",
             owner=_name(topmost),
         )
-    return TargetResolution(selector=selector)
+    return TargetResolution(selector=selector, template=template)
 
 
 def unchecked(target: TargetReference, error: str) -> TargetResolution:

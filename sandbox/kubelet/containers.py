@@ -4,7 +4,7 @@ import enum
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from sandbox.kubelet.timing import Timing
 from sandbox.kubelet.usage import Load
@@ -12,6 +12,9 @@ from sandbox.kubelet.wire import ContainerSpec
 from sandbox.times import rfc3339
 
 CONFIG_ERROR = "CreateContainerConfigError"
+IMAGE_ERROR = "ImagePullBackOff"
+
+Waiting: TypeAlias = tuple[str, str]  # reason, message
 
 
 class Kind(enum.Enum):
@@ -50,7 +53,7 @@ class Container:
     spec: ContainerSpec
     kind: Kind
     load: Load
-    waiting: tuple[str, str] | None = ("ContainerCreating", "")  # reason, message
+    waiting: Waiting | None = ("ContainerCreating", "")
     started: datetime | None = None  # of the present run
     ended: Ended | None = None
     last: Ended | None = None  # the run before the present one
@@ -64,7 +67,7 @@ class Container:
     started_up: bool = True  # of a process: its startup probe has succeeded
     answers: bool = True  # of a process: its readiness probe succeeds
     stopping: bool = False  # of a process: it must end, and may run again
-    problem: str = ""  # of a process: a missing source of its variables, which delays it
+    problem: Waiting | None = None  # of a process: what it lacks, which delays it
 
     @property
     def name(self) -> str:
@@ -76,8 +79,8 @@ class Container:
 
     @property
     def held_back(self) -> bool:
-        """True if it waits for a missing source of its variables."""
-        return self.waiting is not None and self.waiting[0] == CONFIG_ERROR
+        """True if it waits for its image or for a source of its variables."""
+        return self.waiting is not None and self.waiting[0] in (CONFIG_ERROR, IMAGE_ERROR)
 
     def is_ready(self, now: datetime) -> bool:
         """Return True for a running container past its delay, or a completed init container."""
@@ -145,12 +148,11 @@ class Container:
         return waits
 
     def hold_back(self) -> bool:
-        """Wait for a missing source of variables. Return False if it already waits for the same."""
-        reason = (CONFIG_ERROR, self.problem)
-        if self.waiting == reason:
+        """Wait because of ``problem``. Return False if it already waits for the same."""
+        if self.waiting == self.problem:
             return False
         self.last = self.ended or self.last
-        self.waiting, self.ended, self.restart_at = reason, None, None
+        self.waiting, self.ended, self.restart_at = self.problem, None, None
         return True
 
     def start_again(self) -> None:

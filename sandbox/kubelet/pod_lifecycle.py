@@ -56,6 +56,14 @@ class Simulation:
     timing: Timing
     usage: Sequence[UsageRule] = ()
     images: Collection[str] = ()  # of containers that run as processes of this machine
+    pullable: Collection[str] | None = None  # images with their tags; None: every image
+
+    def is_local(self, spec: ContainerSpec) -> bool:
+        """Return True if a container isn't simulated: it is a process, or has no image to run."""
+        return spec.image_name in self.images or not self.can_pull(spec)
+
+    def can_pull(self, spec: ContainerSpec) -> bool:
+        return self.pullable is None or spec.image in self.pullable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +175,7 @@ class PodRun:
         for kind, spec in _container_specs(pod):
             known = self.containers.get(spec.name)
             if known is None:
-                local = spec.image_name in self.simulation.images
+                local = self.simulation.is_local(spec)
                 self.containers[spec.name] = Container(spec=spec, kind=kind, load=load, local=local)
             else:
                 known.spec, known.load = spec, load
@@ -268,7 +276,7 @@ class PodRun:
         self.phase = Phase.RUNNING
 
     def _starts_later(self, container: Container) -> bool:
-        """Return True if the start of the pod must wait for a container's variables."""
+        """Return True if the start of the pod must wait for a container's image or variables."""
         if not self.hold_back(container):
             return False
         self.held = True
@@ -277,9 +285,9 @@ class PodRun:
     def hold_back(self, container: Container) -> bool:
         """Return True if a container can't be created now. It then waits with a reason."""
         if container.problem and container.hold_back():
-            text = f"Error: {container.problem}"
+            text = f"Error: {container.problem[1]}"
             self.notice("Failed", text, warning=True, container=container.name)
-        return bool(container.problem)
+        return container.problem is not None
 
     def _run(self, container: Container, now: datetime) -> None:
         probe = container.spec.readiness_probe

@@ -223,7 +223,7 @@ class Kubelets:
 
     def _addresses_of(self, pod: RunnablePod) -> Addresses:
         containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
-        if self._processes and any(one.image_name in self.simulation.images for one in containers):
+        if self._processes and any(map(self.simulation.is_local, containers)):
             return self._processes.addresses
         return self._addresses
 

@@ -1,15 +1,11 @@
 """The roles grant exactly the permissions that each component declares."""
 
-import re
-import textwrap
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 import yaml
 
 import admission.access
-import certs.access
 import recommender.access
 import updater.access
 from common.flags import read_flags
@@ -28,7 +24,6 @@ def declared(access: Iterable[Access]) -> set[Permission]:
         ("vpa-recommender", recommender.access.ACCESS),
         ("vpa-updater", updater.access.ACCESS),
         ("vpa-admission-controller", admission.access.ACCESS),
-        ("vpa-certs", certs.access.ACCESS),
     ],
 )
 def test_an_account_may_do_what_its_component_calls(
@@ -67,16 +62,6 @@ def test_the_dry_run_component_sets_the_flag() -> None:
     (operation,) = yaml.safe_load(patch["patch"])
     settings = read_flags(UpdaterSettings, [operation["value"]], program="vpa-updater", environ={})
     assert settings.replacement_dry_run
-
-
-def test_the_operations_page_has_the_role_of_external_metrics() -> None:
-    """Our manifests don't set the flag, so they don't grant it either."""
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
-    (block,) = re.findall(r"^    apiVersion: rbac[^\n]*\n(?:    [^\n]*\n)*", page, re.MULTILINE)
-    role, binding = yaml.safe_load_all(textwrap.dedent(block))
-    assert granted([role]) == declared(recommender.access.EXTERNAL_METRICS)
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert [subject["name"] for subject in binding["subjects"]] == ["vpa-recommender"]
 
 
 def test_namespaced_roles_grant_only_leases_and_the_secret() -> None:

@@ -27,7 +27,7 @@ from common.kube.endpoints import (
 )
 from controlplane.cluster import ControlPlane
 from e2e.control_plane import run_control_plane
-from e2e.installation import ACCOUNTS, COMPONENTS, OPS_PORTS, SYSTEM, Installation
+from e2e.installation import COMPONENTS, OPS_PORTS, SYSTEM, Installation
 from e2e.kubectl import Kubectl
 from e2e.pods import Object, has_requests, is_ready, recommendation, template
 from sandbox.apiserver.audit import Entry
@@ -153,7 +153,7 @@ class Cluster:
     def record_calls(self) -> None:
         """Add the calls of our accounts to ``calls``; the audit log drops old entries."""
         start = datetime.min.replace(tzinfo=UTC)
-        for name in ACCOUNTS:
+        for name in COMPONENTS:
             self.calls.update(replace(entry, time=start) for entry in self.audited_calls(name))
 
     async def describe(self, namespace: str) -> str:
@@ -165,7 +165,7 @@ class Cluster:
             (SYSTEM, ["get", "events"]),
             *(
                 (SYSTEM, ["logs", f"--selector=app={name}", "--tail=60", "--prefix"])
-                for name in ACCOUNTS
+                for name in COMPONENTS
             ),
         ]
         sections = []

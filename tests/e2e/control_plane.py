@@ -21,18 +21,24 @@ nodes: [{count: 3, cpu: 16, memory: 64Gi}]
 timing: {start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}
 metrics: {window: 1s}
 """
+REGISTRY = "registry.example.com/vpa"  # as in deploy/components/kustomization.yaml
 # A container with one of these images runs as a process. All others are simulated, with the
 # usage in their pod's annotations.
 IMAGES = {
-    "vpa-recommender": ("{python}", "-P", "-m", "recommender", "--kubeconfig={kubeconfig}"),
-    "vpa-updater": ("{python}", "-P", "-m", "updater", "--kubeconfig={kubeconfig}"),
-    "vpa-admission-controller": (
+    f"{REGISTRY}/vpa-recommender": (
+        "{python}",
+        "-P",
+        "-m",
+        "recommender",
+        "--kubeconfig={kubeconfig}",
+    ),
+    f"{REGISTRY}/vpa-updater": ("{python}", "-P", "-m", "updater", "--kubeconfig={kubeconfig}"),
+    f"{REGISTRY}/vpa-admission-controller": (
         *("{python}", "-P", "-m", "admission", "--kubeconfig={kubeconfig}"),
         "--client-ca-file={root}/etc/tls-certs/caCert.pem",
         "--tls-cert-file={root}/etc/tls-certs/serverCert.pem",
         "--tls-private-key={root}/etc/tls-certs/serverKey.pem",
     ),
-    "vpa-certs": ("{python}", "-P", "-m", "certs", "--kubeconfig={kubeconfig}"),
 }
 
 

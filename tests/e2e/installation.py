@@ -1,12 +1,11 @@
 """Our manifests in a cluster: install them with kubectl, change them for a case, restore them."""
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.kubectl import Kubectl, KubectlError, run_command
+from e2e.kubectl import Kubectl
 
 OVERLAY = Path(__file__).parent / "overlay"
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -15,9 +14,7 @@ SYSTEM = "kube-system"
 RECOMMENDER = "vpa-recommender"
 UPDATER = "vpa-updater"
 ADMISSION = "vpa-admission-controller"
-CERTIFICATES = "vpa-certs"  # a CronJob with its own service account
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)
-ACCOUNTS = (*COMPONENTS, CERTIFICATES)
 OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}
 
 
@@ -29,17 +26,25 @@ class Installation:
         self._overlay = overlay
 
     async def install(self) -> None:
-        """Follow docs/operations.md, and wait until everything is ready."""
-        certs = ("certs", f"--kubeconfig={self._kubectl.kubeconfig}")
-        code, printed = await run_command(sys.executable, "-P", "-m", *certs)
-        if code:
-            raise KubectlError(f"{' '.join(certs)} ended with {code}:\n{printed}")
+        """Follow docs/install.md, and wait until everything is ready."""
         await self.apply()
         await self.wait_until_ready()
 
     async def apply(self) -> list[str]:
         """Apply the overlay, and return kubectl's line for each object."""
         return (await self._kubectl("apply", "-k", str(self._overlay))).splitlines()
+
+    async def apply_again(self) -> list[str]:
+        """Apply the overlay, and return kubectl's lines about changes.
+
+        Disruption budgets are left out: kubectl replaces their selectors each time.
+        """
+        lines = await self.apply()
+        return [
+            line
+            for line in lines
+            if not line.endswith(" unchanged") and not line.startswith("poddisruptionbudget")
+        ]
 
     async def wait_until_ready(self, *names: str) -> None:
         """Wait until the named Deployments, by default all of ours, are rolled out."""

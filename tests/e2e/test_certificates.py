@@ -1,9 +1,9 @@
-"""The CronJob of our manifests: it renews the webhook's certificates, and pods stay patched."""
+"""Admission keeps the webhook's certificates, and pods stay patched."""
 
 import asyncio
 import base64
-import json
 import ssl
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from common.kube import ca_bundle
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, SECRETS
 from e2e.cluster import Case, Cluster
 from e2e.control_plane import WEBHOOK_PORT
-from e2e.installation import ADMISSION, CERTIFICATES, SYSTEM
+from e2e.installation import ADMISSION, SYSTEM
+from e2e.kubectl import run_command
 from e2e.pods import LARGE, Object, requests
 
-_CRON_JOB = f"cronjob/{CERTIFICATES}"
 _SECRET = "vpa-tls-certs"
 _INTERVAL = 0.1  # seconds between two creations
 
@@ -72,24 +72,10 @@ async def continuous_creation(case: Case, app: str) -> AsyncIterator[PodCreation
         task.cancel()
 
 
-async def run_job(case: Case, step: str, *arguments: str) -> None:
-    """Run a Job of the CronJob with these arguments, and wait until it has succeeded.
-
-    kubectl prints the Job instead of creating it, so that arguments can be added.
-    """
-    cluster, name = case.cluster, f"{CERTIFICATES}-{step}-{case.namespace[-6:]}"
-    words = ("create", "job", name, f"--from={_CRON_JOB}", "--dry-run=client", "-o", "json")
-    job: Object = json.loads(await cluster.kubectl(*words, namespace=SYSTEM))
-    job["spec"]["template"]["spec"]["containers"][0]["args"] = list(arguments)
-    path = cluster.kubectl.kubeconfig.with_name(f"{name}.json")
-    path.write_text(json.dumps(job))
-    await cluster.kubectl("create", "-f", str(path), namespace=SYSTEM)
-    await wait_for_job(cluster, name)
-
-
-async def wait_for_job(cluster: Cluster, job: str) -> None:
-    words = ("wait", f"job/{job}", "--for=condition=complete", "--timeout=50s")
-    await cluster.kubectl(*words, namespace=SYSTEM)
+async def certs(cluster: Cluster, *arguments: str) -> None:
+    """Run ``certs`` by hand, with the administrator's kubeconfig."""
+    words = ("certs", f"--kubeconfig={cluster.kubectl.kubeconfig}", *arguments)
+    assert (await run_command(sys.executable, "-P", "-m", *words))[0] == 0
 
 
 async def served_certificate() -> x509.Certificate:
@@ -123,58 +109,65 @@ async def wait_until_served(cluster: Cluster) -> None:
     await cluster.wait_for(shown, "the webhook serves the certificate of the Secret")
 
 
-async def test_a_renewal_by_the_cron_job_leaves_no_pod_unpatched(case: Case) -> None:
+async def test_admission_completes_a_renewal_that_leaves_no_pod_unpatched(case: Case) -> None:
+    """Started by hand, and continued with shorter times; admission follows each step."""
     cluster = case.cluster
     async with continuous_creation(case, "web") as creation:
         first, (old, *_) = await served_certificate(), await trusted_authorities(cluster)
 
-        await run_job(case, "begin", "--renew")
-        new, beside, *_ = await trusted_authorities(cluster)
+        await certs(cluster, "--renew")
+
+        async def both() -> Sequence[x509.Certificate]:
+            """Return the authorities; admission may have restored the former ones for a moment."""
+            found = await trusted_authorities(cluster)
+            return found if len(found) > 1 else ()
+
+        new, beside, *_ = await cluster.wait_for(both, "both authorities are trusted")
         assert (beside, await served_certificate()) == (old, first)
         assert new != old
         await creation.wait_for_more(cluster)
 
-        await run_job(case, "go-on", "--settle=0s")
+        await certs(cluster, "--settle=0s")
         await wait_until_served(cluster)
         assert authority.signed_by(await served_certificate(), new)
         await creation.wait_for_more(cluster)
 
-        await run_job(case, "finish", "--overlap=0s")
+        await certs(cluster, "--overlap=0s")
 
         async def dropped() -> bool:
             return await trusted_authorities(cluster) == [new]
 
-        # An admission pod whose volume is out of date adds the old one again for a moment.
+        # An admission pod whose files are out of date adds the old one again for a moment.
         await cluster.wait_for(dropped, "API servers trust the new authority alone")
         await creation.wait_for_more(cluster)
     assert creation.unpatched == []
-    assert [call for call in cluster.audited_calls(CERTIFICATES) if call.denied] == []
 
 
-async def test_a_deleted_secret_is_filled_again_and_no_pod_is_left_unpatched(case: Case) -> None:
-    """The account may not create the Secret: applying the manifests creates an empty one."""
-    cluster, empty = case.cluster, {"metadata": {"name": _SECRET}, "type": "Opaque"}
+async def test_an_emptied_secret_is_filled_again_and_no_pod_is_left_unpatched(case: Case) -> None:
+    """The command is from docs/certificates.md: it replaces both keys."""
+    cluster = case.cluster
     async with continuous_creation(case, "web") as creation:
         first, (old, *_) = await served_certificate(), await trusted_authorities(cluster)
-        await cluster.client.delete(SECRETS, _SECRET, namespace=SYSTEM)
-        await cluster.client.create(SECRETS, empty, namespace=SYSTEM)
-        await run_job(case, "again")
-        assert old in await trusted_authorities(cluster)
+        words = ("patch", "secret", _SECRET, "--type=merge", '--patch={"data":null}')
+        await cluster.kubectl(*words, namespace=SYSTEM)
+
+        async def replaced() -> bool:
+            return await served_certificate() != first
+
+        await cluster.wait_for(replaced, "the webhook serves another certificate")
         await wait_until_served(cluster)
-        assert await served_certificate() != first
+        assert old in await trusted_authorities(cluster)
         await creation.wait_for_more(cluster)
     assert creation.unpatched == []
 
 
 async def test_a_run_that_finds_nothing_due_changes_nothing(case: Case) -> None:
-    """The command is from docs/operations.md."""
-    cluster, name = case.cluster, f"{CERTIFICATES}-first-{case.namespace[-6:]}"
+    cluster = case.cluster
     before = (
         await cluster.client.get(SECRETS, _SECRET, namespace=SYSTEM),
         await trusted_authorities(cluster),
     )
-    await cluster.kubectl("create", "job", f"--from={_CRON_JOB}", name, namespace=SYSTEM)
-    await wait_for_job(cluster, name)
+    await certs(cluster)
     after = (
         await cluster.client.get(SECRETS, _SECRET, namespace=SYSTEM),
         await trusted_authorities(cluster),
@@ -182,9 +175,7 @@ async def test_a_run_that_finds_nothing_due_changes_nothing(case: Case) -> None:
     assert after == before
 
 
-async def test_the_cron_job_runs_while_the_failing_webhook_refuses_other_pods(
-    case: Case,
-) -> None:
+async def test_admission_starts_while_its_failing_webhook_refuses_other_pods(case: Case) -> None:
     """With the failure policy Fail no other pods can be created while the webhook is down."""
     cluster = case.cluster
     async with cluster.installation.with_arguments(ADMISSION, "--webhook-failure-policy-fail"):
@@ -194,18 +185,18 @@ async def test_the_cron_job_runs_while_the_failing_webhook_refuses_other_pods(
             return all(each["failurePolicy"] == "Fail" for each in hooks["webhooks"])
 
         await cluster.wait_for(refusing, "the failure policy Fail")
-        async with cluster.installation.scaled_to_zero(ADMISSION):
-            pod = {
-                "metadata": {"generateName": "web-"},
-                "spec": {"containers": [{"name": "app", "image": "registry.example/app"}]},
-            }
+        await cluster.installation.scale(ADMISSION, 0)
+        pod = {
+            "metadata": {"generateName": "web-"},
+            "spec": {"containers": [{"name": "app", "image": "registry.example/app"}]},
+        }
 
-            async def refused() -> bool:
-                try:
-                    await case.create(PODS, pod)
-                except KubeError as error:
-                    return "failed calling webhook" in str(error)
-                return False
+        async def refused() -> bool:
+            try:
+                await case.create(PODS, pod)
+            except KubeError as error:
+                return "failed calling webhook" in str(error)
+            return False
 
-            await cluster.wait_for(refused, "API servers have read the failure policy")
-            await run_job(case, "meanwhile")
+        await cluster.wait_for(refused, "API servers have read the failure policy")
+        await cluster.installation.scale(ADMISSION, 1)

@@ -1,6 +1,6 @@
 """A webhook that requires client certificates responds only to the API server.
 
---admission-control-config-file configures the API server's certificate (docs/operations.md).
+--admission-control-config-file configures the API server's certificate (docs/security.md).
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from common.errors import KubeError
-from common.kube import ca_bundle
 from common.kube.endpoints import PODS, SECRETS, VPAS
 from common.runtime.clock import SystemClock
 from controlplane.cluster import ControlPlane
@@ -49,19 +48,17 @@ async def _secret_data(cluster: Cluster) -> dict[str, bytes]:
 async def _requiring_certificates(case: Case) -> AsyncIterator[None]:
     """Let admission require certificates from the authority of the API server's certificate.
 
-    The file of authorities also contains the webhook's own one, which API servers trust. The
-    working directory of a simulated pod's process stands for the root of its file system.
+    The working directory of a simulated pod's process stands for the root of its file system.
     """
     cluster, name = case.cluster, f"{case.namespace[-6:]}-clients"
-    own = (await _secret_data(cluster))["caCert.pem"]
-    authorities = own + cluster.control_plane.files.certificate(WEBHOOK_CLIENT_CA).read_bytes()
+    authorities = cluster.control_plane.files.certificate(WEBHOOK_CLIENT_CA).read_bytes()
     data = {"authorities.pem": base64.b64encode(authorities).decode()}
     secret = {"metadata": {"name": name}, "type": "Opaque", "data": data}
     pod = "/spec/template/spec"
     operations = [
         (f"{pod}/volumes/-", {"name": "clients", "secret": {"secretName": name}}),
         (f"{pod}/containers/0/volumeMounts/-", {"name": "clients", "mountPath": "/etc/clients"}),
-        (f"{pod}/containers/0/args/-", "--client-ca-file=etc/clients/authorities.pem"),
+        (f"{pod}/containers/0/args/-", "--caller-ca-file=etc/clients/authorities.pem"),
         (f"{pod}/containers/0/args/-", "--require-client-certificate"),
     ]
     patch = [{"op": "add", "path": path, "value": value} for path, value in operations]
@@ -71,9 +68,6 @@ async def _requiring_certificates(case: Case) -> AsyncIterator[None]:
             yield
     finally:
         await cluster.client.delete(SECRETS, name, namespace=SYSTEM)
-        # admission keeps other authorities in the caBundle; certs removes them.
-        await cluster.installation.install()
-        assert await ca_bundle.read(cluster.client) == own
 
 
 async def _deployment_pod(case: Case) -> Object:

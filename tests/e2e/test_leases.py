@@ -2,6 +2,7 @@
 
 import pytest
 
+from common.kube.endpoints import LEASES
 from e2e.cluster import Case, Cluster
 from e2e.installation import ADMISSION, RECOMMENDER, SYSTEM, UPDATER
 from e2e.pods import LARGE
@@ -22,6 +23,17 @@ async def test_the_webhook_renews_its_status_lease(cluster: Cluster) -> None:
         return bool((await cluster.lease_spec(ADMISSION))["renewTime"] > before["renewTime"])
 
     await cluster.wait_for(renewed, "the Lease is renewed", seconds=20)
+
+
+async def test_a_deleted_status_lease_is_created_again(cluster: Cluster) -> None:
+    """The manifests contain an empty one, but don't restore it."""
+    await cluster.client.delete(LEASES, ADMISSION, namespace=SYSTEM)
+
+    async def held() -> bool:
+        return bool((await cluster.lease_spec(ADMISSION))["holderIdentity"])
+
+    await cluster.wait_for(held, "the Lease is there again", seconds=20)
+    await cluster.installation.apply()  # kubectl adds its annotation again
 
 
 @pytest.mark.parametrize(

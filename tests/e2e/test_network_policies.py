@@ -24,7 +24,6 @@ from common.labels import from_label_selector
 from e2e.cluster import Case, Cluster
 from e2e.installation import (
     ADMISSION,
-    CERTIFICATES,
     COMPONENTS,
     DEPLOY,
     RECOMMENDER,
@@ -35,8 +34,8 @@ from e2e.installation import (
 from e2e.pods import Object
 from e2e.processes import listening_ports
 
-_OVERLAY = Path(__file__).parent / "network_policies_overlay"
-_COMPONENT = DEPLOY / "components" / "network-policies"
+_OVERLAY = Path(__file__).parent / "network_policy_overlay"
+_COMPONENT = DEPLOY / "components" / "network-policy"
 _LABEL = {"vpa-metrics": "allowed"}
 _POLICIES: Endpoint[Object] = Endpoint(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict[str, Any]
@@ -84,16 +83,16 @@ def _declared_ports(pod: Object) -> dict[int, str]:
 def _pod_templates(manifests: list[Object]) -> dict[str, Object]:
     """Return the pod templates of all workloads, by the name of the workload."""
     return {
-        item["metadata"]["name"]: item["spec"].get("jobTemplate", item)["spec"]["template"]
+        item["metadata"]["name"]: item["spec"]["template"]
         for item in manifests
-        if item["kind"] in ("Deployment", "CronJob")
+        if item["kind"] == "Deployment"
     }
 
 
 def _served_ports(name: str, pod: Object) -> set[int]:
     """Return the ports on which a component listens according to the flags of its pod."""
     (container,) = pod["spec"]["containers"]
-    args = container.get("args", ())
+    args = [arg.replace("$(NAMESPACE)", SYSTEM) for arg in container.get("args", ())]
     if name == ADMISSION:
         flags = read_flags(admission.settings.AdmissionSettings, args, program=name, environ={})
         return {flags.port, _port(flags.address)}
@@ -105,13 +104,9 @@ def _served_ports(name: str, pod: Object) -> set[int]:
                 ).address
             )
         }
-    if name == UPDATER:
-        return {
-            _port(
-                read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address
-            )
-        }
-    return set()  # certs doesn't listen
+    return {
+        _port(read_flags(updater.settings.UpdaterSettings, args, program=name, environ={}).address)
+    }
 
 
 def _port(address: str) -> int:
@@ -139,14 +134,13 @@ async def test_the_api_server_stores_the_policies_as_they_are_written(
         if item["kind"] == "NetworkPolicy"
     }
     assert {item["metadata"]["name"]: item["spec"] for item in policies} == written
-    again = await Installation(cluster.kubectl, _OVERLAY).apply()
-    assert [line for line in again if not line.endswith(" unchanged")] == []
+    assert await Installation(cluster.kubectl, _OVERLAY).apply_again() == []
 
 
 async def test_a_labelled_namespace_may_connect_to_each_port_of_a_component_and_no_other(
     case: Case, policies: list[Object]
 ) -> None:
-    """Label the namespace as docs/operations.md describes; before, only the webhook is allowed."""
+    """Label the namespace as docs/security.md describes; before, only the webhook is allowed."""
     cluster = case.cluster
     before = await cluster.client.get(NAMESPACES.as_dicts(), case.namespace)
     await cluster.kubectl("label", "namespace", case.namespace, "vpa-metrics=allowed")
@@ -173,22 +167,20 @@ async def test_each_policy_selects_the_pods_of_its_components_and_no_others(
         found = await cluster.client.list(
             PODS.as_dicts(), namespace=SYSTEM, label_selector=str(selector)
         )
-        # Jobs of other cases may have left pods of certs.
-        apps = {pod["metadata"]["labels"]["app"] for pod in found.items} - {CERTIFICATES}
+        apps = {pod["metadata"]["labels"]["app"] for pod in found.items}
         selected[policy["metadata"]["name"]] = apps
     assert selected == {
         "vpa-ops": {RECOMMENDER, UPDATER, ADMISSION},
         "vpa-webhook": {ADMISSION},
-        "vpa-certs": set(),
     }
 
 
 async def test_the_shipped_manifests_allow_the_same_ports(cluster: Cluster) -> None:
-    """Without the overlay's ports, and with the CronJob's pod, which allows no connections."""
+    """Without the overlay's ports."""
     manifests = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(DEPLOY))))
     policies = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(_COMPONENT))))
     pods = _pod_templates(manifests)
-    assert pods.keys() == {*COMPONENTS, CERTIFICATES}
+    assert pods.keys() == set(COMPONENTS)
     for name, pod in pods.items():
         assert _served_ports(name, pod) == set(_declared_ports(pod))
         assert _allowed_ports(policies, pod, _LABEL) == _served_ports(name, pod)
@@ -204,6 +196,5 @@ async def test_the_shipped_manifests_allow_the_same_ports(cluster: Cluster) -> N
                 RECOMMENDER: {"vpa-ops"},
                 UPDATER: {"vpa-ops"},
                 ADMISSION: {"vpa-ops", "vpa-webhook"},
-                CERTIFICATES: {"vpa-certs"},
             }[name]
         )

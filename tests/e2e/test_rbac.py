@@ -6,7 +6,7 @@ import pytest
 
 from common.kube.endpoints import Permission
 from e2e.cluster import Cluster
-from e2e.installation import ACCOUNTS, SYSTEM
+from e2e.installation import COMPONENTS, SYSTEM
 from role_rules import DRY_RUN, bound_roles, granted
 from sandbox.apiserver.audit import Entry
 
@@ -43,7 +43,7 @@ def _lines(calls: Iterable[Entry]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("account", COMPONENTS)
 async def test_an_account_is_never_denied_anything(cluster: Cluster, account: str) -> None:
     """Except while an API server starts and hasn't read its roles yet.
 
@@ -58,7 +58,7 @@ async def test_an_account_is_never_denied_anything(cluster: Cluster, account: st
     )
 
 
-@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("account", COMPONENTS)
 async def test_an_account_calls_only_what_its_own_roles_allow(
     cluster: Cluster, account: str
 ) -> None:
@@ -75,7 +75,7 @@ async def test_an_account_calls_only_what_its_own_roles_allow(
     assert _lines(beyond) == []
 
 
-@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("account", COMPONENTS)
 async def test_an_account_was_granted_nothing_that_is_not_needed(
     cluster: Cluster, account: str
 ) -> None:

@@ -27,7 +27,14 @@ from updater_harness import NAMES, NOW, OPEN, run, snapshot
 COMPONENT = "updater"
 LABELS = VpaLabels("1", UpdateMode.RECREATE, "web", "default")
 OUR_OWN_FLAGS = {
-    *("debug-endpoints", "event-burst", "event-driven", "event-qps", "eviction-outcome-check"),
+    *(
+        "context",
+        "debug-endpoints",
+        "event-burst",
+        "event-driven",
+        "event-qps",
+        "eviction-outcome-check",
+    ),
     *("pod-level-resources", "replacement-dry-run"),
     *("in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"),
     "max-allowed-cpu-boost",

@@ -17,7 +17,7 @@ def vpa_definition() -> dict[str, Any]:
 
 def all_definitions() -> list[dict[str, Any]]:
     """Return the definitions of VPAs and of their checkpoints."""
-    return [_decoded(path) for path in sorted(_FOLDER.glob("*.yaml"))]
+    return [_decoded(path) for path in sorted(_FOLDER.glob("vertical*.yaml"))]
 
 
 def _decoded(path: Path) -> dict[str, Any]:

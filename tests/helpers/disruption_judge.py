@@ -48,7 +48,7 @@ class Judge:
     if it was right in some state of its group since ``lag`` before the pass began. The updater's
     own calls count from the time when they were sent, if they were carried out. A process that was
     killed can't pass its calls on to its successor: after that they count from the time when they
-    are carried out (docs/operations.md: with an interval of a minute nothing is unknown).
+    are carried out (docs/configuration.md: with an interval of a minute nothing is unknown).
 
     Each group of a direct controller keeps its tolerance, and so does the whole workload, the
     Deployment with all its ReplicaSets. No eviction is sent for a workload with fewer pods than

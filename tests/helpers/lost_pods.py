@@ -12,7 +12,7 @@ from disruption_faults import Fault
 from disruption_log import Call, Group, PodState
 
 MOST_LOST = 3
-PROBE_PAUSE = timedelta(hours=1)  # docs/operations.md: after that, one probe is evicted
+PROBE_PAUSE = timedelta(hours=1)  # docs/troubleshooting.md: after that, one probe is evicted
 _SLACK = timedelta(minutes=2)  # between a decision and the answer to its call
 _CREATION = timedelta(minutes=3)  # until a missing replacement counts; includes termination
 

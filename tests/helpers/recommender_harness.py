@@ -187,9 +187,9 @@ async def running(
     before_write: Callable[[], None] = no_check,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    metrics, clock = RecommenderMetrics(), FixedClock(START)
+    wanted, clock = RecommenderSettings(**settings), FixedClock(START)
+    metrics = RecommenderMetrics(per_container=wanted.container_metrics)
     async with api.client() as client, asyncio.TaskGroup() as group:
-        wanted = RecommenderSettings(**settings)
         informers = following(
             client.guarded(before_write),
             namespace="",

@@ -1,10 +1,13 @@
 """The reference's lists of flags and metrics, and checks of our components against them."""
 
+import re
+from decimal import Decimal
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from common.flags import declared, show
+from common.runtime.exposition import exposition
 from common.runtime.settings import KLOG_FLAGS
 from golden_data import lists
 
@@ -38,6 +41,7 @@ def check_metrics(component: str, registry: CollectorRegistry) -> None:
     """Assert that every metric has samples and the same type, labels and buckets."""
     types = {metric.name: metric.type for metric in registry.collect()}
     samples = [sample for metric in registry.collect() for sample in metric.samples]
+    text = exposition(registry).decode()
     for wanted in of_component(component, "metrics"):
         histogram = wanted["type"] == "histogram"
         name = wanted["name"] + ("_bucket" if histogram else "")
@@ -51,3 +55,19 @@ def check_metrics(component: str, registry: CollectorRegistry) -> None:
         if histogram:
             bounds = {float(sample.labels["le"]) for sample in ours} - {float("inf")}
             assert wanted["buckets"] == sorted(bounds), name
+            for bound in wanted["buckets"]:
+                found = rf'^{name}{{.*\ble="{re.escape(go_text(bound))}"'
+                assert re.search(found, text, re.MULTILINE), (name, bound)
+
+
+def go_text(number: float) -> str:
+    """Return a number as Go's client library writes the bound of a bucket.
+
+    Source: ``writeFloat`` in github.com/prometheus/common/expfmt, ``FormatFloat`` in strconv.
+    """
+    exact = Decimal(repr(number)).normalize()
+    if -5 < exact.adjusted() < 6:
+        return f"{exact:f}"
+    digits = "".join(map(str, exact.as_tuple().digits))
+    fraction = f".{digits[1:]}" if digits[1:] else ""
+    return f"{'-' * (number < 0)}{digits[0]}{fraction}e{exact.adjusted():+03d}"

@@ -113,7 +113,7 @@ class Site:
     failures: Counter[str] = field(default_factory=Counter)
 
     async def certs(self, *, settle: str, overlap: str, renew: bool = False) -> None:
-        """Run ``certs`` once with the account of the CronJob."""
+        """Run ``certs`` once."""
         flags = (f"--kubeconfig={self.kubeconfig}", f"--host={LOOPBACK}", "--v=0")
         steps = (f"--settle={settle}", f"--overlap={overlap}", f"--renew={str(renew).lower()}")
         process = await start_process(["certs", *flags, *steps])

@@ -98,7 +98,7 @@ async def components(
 
 @contextmanager
 def _own_metrics() -> Iterator[None]:
-    """Remove the metrics that updater and admission registered in the library's default registry.
+    """Remove the metrics that the updater registered in the library's default registry.
 
     A program registers them once per process; tests start it several times.
     """

@@ -5,9 +5,6 @@ Skipped if the programs ``prometheus`` and ``promtool`` are missing.
 
 import asyncio
 import contextlib
-import os
-import shutil
-import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,6 +18,7 @@ from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from component import LOOPBACK, Process, free_port, running_component
 from fake_api import FakeApi, listing
+from prometheus_programs import NEEDS_PROMETHEUS, prometheus, promtool
 from recommender.model import buckets
 from recommender_harness import (
     METRICS,
@@ -34,9 +32,7 @@ from recommender_harness import (
     written,
 )
 
-PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
-PROBLEM = "" if PROMETHEUS and PROMTOOL else "prometheus and promtool are not on the PATH"
-pytestmark = [pytest.mark.prometheus, pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)]
+pytestmark = NEEDS_PROMETHEUS
 
 HOURS = 30
 SCRAPE_INTERVAL = 60  # seconds between two scrapes
@@ -99,47 +95,12 @@ def open_metrics(until: datetime) -> Iterator[str]:
     yield "# EOF\n"
 
 
-async def run_program(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-
-
 async def create_database(folder: Path, now: datetime) -> Path:
     """Create a database with the recorded series."""
     text, data = folder / "recorded.txt", folder / "data"
     await asyncio.to_thread(text.write_text, "\n".join(open_metrics(now)), encoding="utf-8")
-    await run_program(
-        str(PROMTOOL), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)
-    )
+    await promtool("tsdb", "create-blocks-from", "openmetrics", str(text), str(data))
     return data
-
-
-@contextlib.asynccontextmanager
-async def prometheus(data: Path, port: int, *flags: str) -> AsyncIterator[None]:
-    """Run a Prometheus with a database, and without scrape targets."""
-    (data / "prometheus.yml").write_text("global: {}\n", encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        str(PROMETHEUS),
-        f"--config.file={data / 'prometheus.yml'}",
-        f"--storage.tsdb.path={data}",
-        f"--web.listen-address={LOOPBACK}:{port}",
-        "--log.level=error",
-        *flags,
-        stdin=asyncio.subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"]},
-    )
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
 
 
 @contextlib.asynccontextmanager

@@ -27,7 +27,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"}
 DEFINITIONS: tuple[Request, ...] = tuple(
     post(CRDS, yaml.safe_load(path.read_text(encoding="utf-8")))
-    for path in sorted((Path(__file__).parents[2] / "deploy" / "crd").glob("*.yaml"))
+    for path in sorted((Path(__file__).parents[2] / "deploy" / "crd").glob("vertical*.yaml"))
 )
 
 

@@ -51,6 +51,10 @@ async def test_the_process_serves_reviews_until_sigterm(tmp_path: Path) -> None:
                 assert not (await connection.review(vpa_request({"spec": {}})))["allowed"]
             _, metrics = await admission.get("/metrics")
             assert 'vpa_admission_controller_admission_pods_total{applied="true"} 1.0' in metrics
+            name = 'vpa_admission_controller_webhook_registered{configuration="vpa-webhook-config"}'
+            assert name in metrics
+            ages = "vpa_admission_controller_cache_age_seconds"
+            assert f'{ages}{{api_resource="verticalpodautoscalers"}}' in metrics
             admission.process.send_signal(signal.SIGTERM)
             assert await admission.ended() == 0
 

@@ -55,7 +55,7 @@ def test_a_renewal_takes_three_runs(tmp_path: Path) -> None:
             ("--host=grüße.example",),
             "vpa-certs: --host: neither a DNS name nor an address: grüße.example\n",
         ),
-        (("--wrong",), "vpa-certs: unrecognized arguments: --wrong\n"),
+        (("--wrong",), "vpa-certs: unknown flag: --wrong\n"),
         (("--kubeconfig=nowhere",), "vpa-certs: kubeconfig nowhere: no such file\n"),
     ],
 )

@@ -22,7 +22,7 @@ from fake_api import FakeApi, Reply, listing, named, status
 
 REPLICA_SET = "overprovisioned-t6hn5hg2qm"
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/operations.md")
+PAGES = ("README.md", "docs/debugging.md")
 LISTED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),

@@ -5,7 +5,6 @@ Skipped if kubectl is missing.
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
 from common.runtime.web_server import WebServer
 from e2e.kubectl import Kubectl
+from kubectl_program import needs_kubectl
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
@@ -28,10 +28,7 @@ from vpa_gate_rules import GATE_RULES
 from vpa_rules import AUTO, GATES, RULES, TARGET, Case, container, update
 from webhook_harness import Harness
 
-pytestmark = [
-    pytest.mark.kubectl,
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on the PATH"),
-]
+pytestmark = needs_kubectl()
 
 CREATED = [case for case in (*RULES, *GATE_RULES) if case.old is None]
 BY_SCHEMA = "targetRef: name and kind are not checked"  # by us: the API server's schema does it
@@ -69,7 +66,7 @@ async def sandbox(folder: Path, gates: str = "") -> AsyncIterator[Kubectl]:
     ):
         running = group.create_task(server.run())
         kubectl.kubeconfig.write_text(api.kubeconfig)
-        await kubectl("apply", "-f", str(CRDS))
+        await kubectl("apply", "-k", str(CRDS))
         await kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=5s")
         await kubectl("create", "-f", str(hooks))
         yield kubectl

@@ -6,7 +6,6 @@ Tests are skipped if kubectl is missing or older than 1.30.
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,30 +16,13 @@ import pytest
 
 from common.runtime.clock import SystemClock
 from fake_api import TIMEOUT
+from kubectl_program import KUBECTL, needs_kubectl
 from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 from sandbox_client import CRDS
 
-OLDEST_MINOR = 30
-KUBECTL = shutil.which("kubectl")
-
-
-def problem() -> str:
-    """Return the reason why kubectl can't be used; empty if it can."""
-    if KUBECTL is None:
-        return "kubectl is not on the PATH"
-    found = subprocess.run(
-        [KUBECTL, "version", "--client", "--output=json"], check=False, capture_output=True
-    )
-    if found.returncode != 0:
-        return "kubectl can't tell its version"
-    minor = int(json.loads(found.stdout)["clientVersion"]["minor"].rstrip("+"))
-    return "" if minor >= OLDEST_MINOR else f"kubectl 1.{minor} is older than 1.{OLDEST_MINOR}"
-
-
-PROBLEM = problem()
-pytestmark = [pytest.mark.kubectl, pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)]
+pytestmark = needs_kubectl()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +43,7 @@ class Kubectl:
     async def run(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
         """Return the exit code, and standard output and error together."""
         process = await asyncio.create_subprocess_exec(
-            str(KUBECTL),
+            KUBECTL,
             *arguments,
             env=self.environment,
             stdin=subprocess.PIPE,
@@ -156,7 +138,7 @@ async def test_apply_creates_changes_and_keeps(kubectl: Kubectl) -> None:
 
 
 async def test_get_shows_the_columns_of_a_vpa(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(CRDS))
+    await kubectl("apply", "-k", str(CRDS))
     await kubectl("apply", "-f", "-", stdin=VPA)
     status: dict[str, Any] = {
         "conditions": [
@@ -184,7 +166,7 @@ async def test_get_shows_the_columns_of_a_vpa(kubectl: Kubectl) -> None:
 async def test_get_watch_shows_changes(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=POD)
     watching = await asyncio.create_subprocess_exec(
-        str(KUBECTL), "get", "pod", "web-1", "-w", env=kubectl.environment, stdout=subprocess.PIPE
+        KUBECTL, "get", "pod", "web-1", "-w", env=kubectl.environment, stdout=subprocess.PIPE
     )
     assert watching.stdout is not None
     try:

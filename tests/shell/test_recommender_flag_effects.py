@@ -276,6 +276,7 @@ ELSEWHERE = {
     *("--memory-saver", "--update-worker-count", "--leader-elect-resource-name"),
     *("--checkpoints-gc-interval", "--checkpoints-timeout", "--min-checkpoints"),
     "--publish-without-samples",  # test_little_is_known.py
+    "--container-metrics",  # test_request_metrics.py
 }
 
 

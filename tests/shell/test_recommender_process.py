@@ -29,6 +29,13 @@ async def test_the_process_runs_cycles_until_sigterm(tmp_path: Path) -> None:
             assert "vpa_recommender_aggregate_container_states_count 1.0" in metrics
             assert 'vpa_recommender_metric_server_responses{client_name="default' in metrics
             assert "process_resident_memory_bytes" in metrics
+            assert "vpa_recommender_leading 1.0" in metrics
+            assert "vpa_recommender_interval_seconds 0.2" in metrics
+            assert "vpa_recommender_last_successful_cycle_timestamp_seconds 0.0" not in metrics
+            assert 'vpa_recommender_cache_age_seconds{api_resource="pods"}' in metrics
+            listed = 'rest_client_requests_total{api_resource="pods",code="200",method="GET"}'
+            assert listed in metrics
+            assert "vpa_recommender_container_request" not in metrics  # needs a flag
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)

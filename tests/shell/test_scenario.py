@@ -77,7 +77,7 @@ async def test_the_program_writes_a_kubeconfig_when_ready_and_stops_on_sigterm(
         ),
         (["demo.yaml", "--kubernetes-version=1.20"], "sandbox: argument --kubernetes-version: "),
         (["demo.yaml", "--kubeconfig=/nowhere/k"], "sandbox: --kubeconfig: /nowhere/k: No such"),
-        (["demo.yaml", "--speed=9"], "sandbox: unrecognized arguments: --speed=9"),
+        (["demo.yaml", "--speed=9"], "sandbox: unknown flag: --speed"),
     ],
     ids=["scenario", "port", "version", "kubeconfig", "flag"],
 )

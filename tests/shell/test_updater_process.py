@@ -99,6 +99,12 @@ async def test_the_process_runs_passes_until_sigterm(tmp_path: Path) -> None:
             assert await process.get("/health-check") == (200, "OK")
             _, metrics = await process.get("/metrics")
             assert 'vpa_updater_candidate_pods{decision="wait",reason="below_min' in metrics
+            assert "vpa_updater_leading 1.0" in metrics
+            assert "vpa_updater_interval_seconds 0.3" in metrics
+            assert "vpa_updater_last_successful_cycle_timestamp_seconds 0.0" not in metrics
+            assert 'vpa_updater_cache_age_seconds{api_resource="nodes"}' in metrics
+            evicted = 'rest_client_requests_total{api_resource="pods/eviction",code="201"'
+            assert evicted in metrics
             process.process.send_signal(signal.SIGTERM)
             assert await process.ended() == 0
             assert not any("Traceback" in line for line in process.log)

@@ -27,7 +27,7 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
-FOLDERS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "tests")
+FOLDERS = (*PACKAGES, "benchmarks", "deploy", "docs", "examples", "release", "tests")
 FILE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:csv|json|md|py|sh|yaml)\b")
 PAGES = [
     page
@@ -212,14 +212,14 @@ SHOWN_IN = {
         "tests/shell/test_targets.py",
         "test_a_scalable_owner_is_the_topmost_and_is_cached",
     ),
-    "X23": ("updater/__main__.py", "[cache.run for cache in caches.all()]"),
+    "X23": ("updater/__main__.py", "[cache.run for cache in caches.followed()]"),
     "X24": ("common/kube/client.py", "self.limiter = RateLimiter(qps, burst)"),
     "X25": (HEALTH, "test_profiles_are_served_only_with_the_flag"),
     "X26": ("tests/unit/common/test_flags.py", "klog's flags have no effect"),
     "X27": ("tests/unit/certs/test_certificate_stores.py", "test_a_bad_pair_is_replaced"),
     "X28": ("tests/deploy/test_rbac.py", "test_an_account_may_do_what_its_component_calls"),
-    "X29": ("deploy/updater.yaml", "--in-place-skip-disruption-budget=true"),
-    "X30": ("deploy/updater.yaml", "readOnlyRootFilesystem: true"),
+    "X29": ("deploy/components/updater.yaml", "--in-place-skip-disruption-budget=true"),
+    "X30": ("deploy/components/updater.yaml", "readOnlyRootFilesystem: true"),
     "X40": (
         "tests/shell/test_self_check.py",
         "test_the_lease_waits_for_several_right_checks_after_a_wrong_one",

@@ -19,8 +19,8 @@ ORIGINS = {
     "certs/__main__.py": "a flag",
     "certs/certificate_stores.py": "four constants, in the folder of a flag",
     "common/kube/config.py": "the folder of a pod's service account",
-    "common/kube/kubeconfig.py": "a flag, and the kubeconfig",
-    "common/kube/connection.py": "a flag, and the kubeconfig",
+    "common/kube/kubeconfig.py": "a flag or an environment variable, and the kubeconfig",
+    "common/kube/connection.py": "a flag or an environment variable, and the kubeconfig",
     "recommender/model/buckets.py": "a constant",
     "recommender/sources/prometheus.py": "a flag",
 }

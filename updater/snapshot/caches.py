@@ -78,6 +78,10 @@ class Caches:
         """
         return (self.vpas, self.pods, self.limit_ranges, *self.controllers.all())
 
+    def followed(self) -> tuple[Cache[Any], ...]:
+        """Return every cache, the optional ones included."""
+        return (*self.all(), self.nodes, self.quotas)
+
     def quotas_by_namespace(self) -> Mapping[str, Sequence[ResourceQuota]]:
         """Return the ResourceQuotas; empty while their cache isn't fresh."""
         if not self.quotas.fresh:

@@ -57,7 +57,6 @@ def test_the_whole_configuration() -> None:
                             "operator": "NotIn",
                             "values": [
                                 "vpa-admission-controller",
-                                "vpa-certs",
                                 "vpa-recommender",
                                 "vpa-updater",
                             ],

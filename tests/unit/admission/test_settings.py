@@ -16,7 +16,7 @@ from common.flags import read_flags
         (["--register-by-url", "--webhook-address=https://a"], "--webhook-port"),
         (["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], "exclude each other"),
         (["--max-allowed-cpu-boost=much"], "not a quantity"),
-        (["--workers=2"], "--workers=2"),
+        (["--workers=2"], "--workers"),
         (["--workers", "2"], "--workers"),
     ],
 )

@@ -204,6 +204,7 @@ async def test_a_certificate_of_cert_manager_is_served(tmp_path: Path) -> None:
 
 
 def shown(pair: KeyPair) -> bytes:
+    assert pair.certificate is not None
     return pair.certificate.public_bytes(serialization.Encoding.PEM)
 
 

@@ -62,9 +62,10 @@ async def ensure(
     make_key: KeyMaker = make_key,
     after: timedelta = timedelta(),
 ) -> Bundle:
-    return await certificate_stores.ensure(
+    bundle, _ = await certificate_stores.ensure(
         stores, trust or FakeTrust(), policy, make_key=make_key, now=NOW + after
     )
+    return bundle
 
 
 class FakeClient:
@@ -204,7 +205,7 @@ async def test_a_secret_is_created() -> None:
 async def test_an_account_that_may_not_create_the_secret_names_the_manifest() -> None:
     client = FakeClient()
     client.may_create = False
-    with pytest.raises(ConfigError, match=r"not there.*apply deploy/certs.yaml.*is forbidden"):
+    with pytest.raises(ConfigError, match=r"not there.*apply the manifests again.*is forbidden"):
         await ensure(secret(client))
 
 

@@ -79,7 +79,6 @@ def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
     [
         pytest.param([], {}, id="nothing"),
         pytest.param(["--count=3"], {"count": 3}, id="two dashes"),
-        pytest.param(["-count=3"], {"count": 3}, id="one dash"),
         pytest.param(["--count", "3"], {"count": 3}, id="value as a separate argument"),
         pytest.param(["--rate_limit=2.5"], {"rate": 2.5}, id="underscores are dashes"),
         pytest.param(["--rate-limit=-1"], {"rate": -1.0}, id="a negative number"),
@@ -90,9 +89,7 @@ def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
         pytest.param(["--leader-elect"], {"elect": True}, id="a bare Boolean"),
         pytest.param(["--leader-elect=false"], {"elect": False}, id="a Boolean that is false"),
         pytest.param(["--register=f"], {"register": False}, id="Go's short false"),
-        pytest.param(
-            ["-leader_elect=T"], {"elect": True}, id="one dash, underscore and short Boolean"
-        ),
+        pytest.param(["--leader_elect=T"], {"elect": True}, id="an underscore and a short Boolean"),
         pytest.param(["--interval=1h30m"], {"interval": timedelta(minutes=90)}, id="a duration"),
         pytest.param(["--ignored=a,b"], {"ignored": ("a", "b")}, id="a list"),
         pytest.param(["--ignored="], {"ignored": ()}, id="an empty list"),
@@ -163,7 +160,7 @@ def printed(argument: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argument", ["--help", "-h", "-help"])
+@pytest.mark.parametrize("argument", ["--help", "-h"])
 def test_help_lists_flags_with_their_defaults(
     argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,13 +226,12 @@ def test_help_wraps_no_default_value(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("name", ["--logtostderr", "--vmodule=a=1"])
 def test_klogs_flags_are_unknown_to_a_program_without_them(name: str) -> None:
-    with pytest.raises(ConfigError, match="unrecognized"):
+    with pytest.raises(ConfigError, match="unknown flag"):
         read_flags(LongSettings, [name])
 
 
-@pytest.mark.parametrize("argument", ["--version", "-version"])
-def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(argument, capsys) == f"vpa-test {version()}\n"
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("--version", capsys) == f"vpa-test {version()}\n"
 
 
 @pytest.mark.parametrize(
@@ -313,7 +309,7 @@ def go_text(value: object) -> str:
 
 
 def test_shared_flags_have_the_references_names_and_defaults() -> None:
-    ours_alone = {"--logging-format"}
+    ours_alone = {"--logging-format", "--context"}
     for component, flags in golden().items():
         for field in declared(CommonSettings):
             name = field.metadata["flag"]

@@ -18,7 +18,7 @@ NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 PORTS = Ports(
     etcd=20001, etcd_peers=20002, api_server=20003, controller_manager=20004, scheduler=20005
 )
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "operations.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "security.md"
 BINARIES = Binaries(Path("/programs"))
 BUILDERS = {
     "etcd": commands.etcd,
@@ -94,7 +94,7 @@ def test_the_front_proxy_has_its_own_authority(tmp_path: Path) -> None:
 
 
 def test_the_api_server_sends_webhooks_a_client_certificate_as_documented(tmp_path: Path) -> None:
-    """The API server's files equal the text of docs/operations.md, except for the paths."""
+    """The API server's files equal the text of docs/security.md, except for the paths."""
     files = Files.within(tmp_path)
     write_files(files, url=PORTS.url, now=NOW, webhooks=["vpa-webhook.kube-system.svc"])
     kubeconfig, pair = files.kubeconfig(WEBHOOK_CLIENT), "/etc/kubernetes/pki/webhook-client"

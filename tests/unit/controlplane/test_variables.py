@@ -15,6 +15,7 @@ from controlplane.containers.site import Place
 from controlplane.containers.sources import Data, Reference, SourceKind
 from controlplane.containers.variables import VariableError, environment, references
 from kubelet_driver import pod
+from sandbox.kubelet.containers import CONFIG_ERROR
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.status import status_patch
 from sandbox.kubelet.timing import Timing
@@ -165,7 +166,8 @@ class Run:
         self.wait(5)
 
     def report_problem(self, problem: str, name: str = "app") -> None:
-        observations.configured(self.pod, self.now, name=name, problem=problem)
+        waiting = (CONFIG_ERROR, problem) if problem else None
+        observations.configured(self.pod, self.now, name=name, problem=waiting)
         self.pod.advance(self.now)
 
     def wait(self, seconds: float) -> None:

@@ -8,12 +8,15 @@ import pytest
 from builders import container, pod, vpa
 from common.api.autoscaling import ContainerPolicy, RecommenderSelector
 from common.api.core import Container, ContainerStatus, ResourceRequirements
+from common.api.workloads import ResourcesTemplate
 from common.quantity import QuantityError
+from recommender.model.keys import Requests
 from recommender.sources.conversion import (
     container_rule,
     is_ours,
     pod_facts,
     request_sources,
+    template_requests,
     written_mode,
 )
 from recommender.sources.metrics_server import usage_of
@@ -147,3 +150,48 @@ def test_a_finished_pod_is_not_active(*, phase: str, active: bool) -> None:
 )
 def test_usage_of(usage: object, want: dict[str, int], unreadable: int) -> None:
     assert usage_of(usage) == (want, unreadable)
+
+
+TEMPLATES = [
+    pytest.param({"requests": {"cpu": "100m", "memory": "1Ki"}}, Requests(100, 1024), id="both"),
+    pytest.param({"requests": {"cpu": "100m"}}, Requests(cpu=100), id="no memory"),
+    pytest.param({"limits": {"cpu": "2"}}, Requests(cpu=2000), id="a limit alone is the request"),
+    pytest.param(
+        {"requests": {"cpu": 1}, "limits": {"cpu": "2"}}, Requests(cpu=1000), id="request and limit"
+    ),
+    pytest.param({"requests": {"cpu": "much"}}, Requests(), id="unreadable"),
+    pytest.param({"requests": {"cpu": "-1"}}, Requests(), id="negative"),
+    pytest.param({"requests": None}, Requests(), id="null"),
+    pytest.param({}, Requests(), id="empty"),
+    pytest.param(None, Requests(), id="no resources"),
+]
+
+
+@pytest.mark.parametrize(("resources", "want"), TEMPLATES)
+def test_the_requests_in_a_pod_template(resources: object, want: Requests) -> None:
+    container = {"name": "app", "image": "app"} | (
+        {} if resources is None else {"resources": resources}
+    )
+    template = msgspec.convert({"spec": {"containers": [container]}}, ResourcesTemplate)
+    assert template_requests(template) == {"app": want}
+
+
+def test_init_containers_of_a_template_may_be_native_sidecars() -> None:
+    found = {"name": "proxy", "resources": {"requests": {"cpu": "1"}}}
+    template = msgspec.convert({"spec": {"initContainers": [found]}}, ResourcesTemplate)
+    assert template_requests(template) == {"proxy": Requests(cpu=1000)}
+
+
+def test_the_kubelet_s_report_is_the_present_request() -> None:
+    small = ResourceRequirements(requests={"cpu": "50m", "memory": "10Mi"})
+    found = pod(
+        containers=(
+            container("app", requests={"cpu": "100m", "memory": "20Mi"}),
+            container("other", requests={"cpu": "1"}),
+        )
+    )
+    statuses = (ContainerStatus(name="app", resources=small),)
+    found = msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, container_statuses=statuses)
+    )
+    assert pod_facts(found).requests == (Requests(50, 10 * 2**20), Requests(cpu=1000))

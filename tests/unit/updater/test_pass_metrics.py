@@ -36,7 +36,7 @@ def nonzero_samples(registry: CollectorRegistry) -> dict[str, float]:
                 continue
             name = sample.name.removeprefix("vpa_updater_").removesuffix("_total")
             found[f"{name} {reason}".strip()] = sample.value
-            assert sample.labels.get("vpa_size_log2") == "2"
+            assert sample.labels.get("vpa_size_log2", "2") == "2"
     return found
 
 
@@ -79,6 +79,7 @@ PASSES = {
             "in_place_updatable_pods": 5,
             "vpas_with_in_place_updatable_pods": 1,
             "failed_in_place_update_attempts InPlaceUpdateError": 5,
+            "blocked_pods resize_refused": 5,
             "evicted_pods": 2,
             "vpas_with_evicted_pods": 1,
         },
@@ -90,6 +91,7 @@ PASSES = {
             "in_place_updatable_pods": 5,
             "vpas_with_in_place_updatable_pods": 1,
             "failed_in_place_update_attempts InPlaceUpdateInfeasible": 5,
+            "blocked_pods resize_infeasible": 5,
         },
     ),
     "infeasible resizes with fallback to eviction": (
@@ -99,6 +101,7 @@ PASSES = {
             "in_place_updatable_pods": 5,
             "vpas_with_in_place_updatable_pods": 1,
             "failed_in_place_update_attempts InPlaceUpdateError": 5,
+            "blocked_pods resize_infeasible": 5,
             "evicted_pods": 2,
             "vpas_with_evicted_pods": 1,
         },
@@ -141,6 +144,13 @@ async def test_pods_with_an_infeasible_resize_count_in_every_pass() -> None:
         registry = CollectorRegistry()
         state = await run(snapshot(IN_PLACE), actuator, state=state, registry=registry)
         assert nonzero_samples(registry).get("in_place_infeasible_skip_pods") == skips
+
+
+async def test_blocked_pods_count_by_reason_and_vpa() -> None:
+    registry = CollectorRegistry()
+    await run(snapshot(IN_PLACE), actuator_with({"resizes": TOO_LARGE}), registry=registry)
+    labels = {"reason": "resize_infeasible", "vpa_name": "web", "vpa_namespace": "default"}
+    assert registry.get_sample_value("vpa_updater_blocked_pods", labels) == 5
 
 
 async def test_counters_of_a_vpa_with_pods_start_at_zero() -> None:

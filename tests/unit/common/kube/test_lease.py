@@ -28,20 +28,30 @@ def test_micro_time_has_six_digits_and_is_utc(moment: datetime, want: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("created", "renewed", "want"),
+    ("holder", "created", "renewed", "want"),
     [
-        pytest.param(MINUTE - SECOND, None, True, id="just created"),
-        pytest.param(MINUTE, None, False, id="created exactly the timeout ago"),
-        pytest.param(10 * MINUTE, MINUTE - SECOND, True, id="renewed"),
-        pytest.param(10 * MINUTE, MINUTE, False, id="renewed exactly the timeout ago"),
-        pytest.param(SECOND, 10 * MINUTE, True, id="created counts even if renewed long ago"),
-        pytest.param(None, None, False, id="no times"),
+        pytest.param("a", MINUTE - SECOND, None, True, id="just created"),
+        pytest.param("a", MINUTE, None, False, id="created exactly the timeout ago"),
+        pytest.param("a", 10 * MINUTE, MINUTE - SECOND, True, id="renewed"),
+        pytest.param("a", 10 * MINUTE, MINUTE, False, id="renewed exactly the timeout ago"),
+        pytest.param("a", SECOND, 10 * MINUTE, True, id="created counts even if renewed long ago"),
+        pytest.param("a", None, None, False, id="no times"),
+        pytest.param(None, SECOND, None, False, id="just created by the manifests"),
+        pytest.param("", SECOND, None, False, id="just created, with an empty holder"),
+        pytest.param("", 10 * MINUTE, SECOND, True, id="renewed, with an empty holder"),
     ],
 )
-def test_is_alive(created: timedelta | None, renewed: timedelta | None, want: bool) -> None:  # noqa: FBT001 - a table's column
+def test_is_alive(
+    holder: str | None,
+    created: timedelta | None,
+    renewed: timedelta | None,
+    want: bool,  # noqa: FBT001 - a table's column
+) -> None:
     lease = Lease(
         metadata=ObjectMeta(creation_timestamp=None if created is None else NOW - created),
-        spec=LeaseSpec(renew_time=None if renewed is None else NOW - renewed),
+        spec=LeaseSpec(
+            holder_identity=holder, renew_time=None if renewed is None else NOW - renewed
+        ),
     )
     assert is_alive(lease, max_age=MINUTE, now=NOW) is want
 

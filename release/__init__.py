@@ -1,0 +1,1 @@
+"""The checks of a release: ``make release-check``."""

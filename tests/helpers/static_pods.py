@@ -1,0 +1,56 @@
+"""The static pods of deploy/control-plane, and the commands of the page that describes them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CONTROL_PLANE = ROOT / "deploy" / "control-plane"
+STATIC_PODS = CONTROL_PLANE / "static-pods"
+PAGE = ROOT / "docs" / "control-plane.md"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPod:
+    """The manifest of a static pod with one container."""
+
+    manifest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def container(self) -> dict[str, Any]:
+        (only,) = self.manifest["spec"]["containers"]
+        return dict(only)
+
+    @property
+    def args(self) -> list[str]:
+        return list(self.container["args"])
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Return the ports of the container by their names."""
+        return {port["name"]: port["containerPort"] for port in self.container["ports"]}
+
+
+def static_pod(name: str) -> StaticPod:
+    """Return the static pod of a component, such as ``vpa-updater``."""
+    return StaticPod(yaml.safe_load((STATIC_PODS / f"{name}.yaml").read_text("utf-8")))
+
+
+def page_commands(start: str) -> str:
+    """Return the block of commands of the page that begins with ``start``.
+
+    Raises:
+        ValueError: there is no block like this, or more than one.
+    """
+    blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", PAGE.read_text("utf-8"), re.MULTILINE)
+    (found,) = (block for block in blocks if block.strip().startswith(start))
+    return "".join(
+        line.removeprefix("    ") for line in found.strip("\n").splitlines(keepends=True)
+    )
