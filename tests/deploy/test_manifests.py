@@ -132,29 +132,6 @@ def test_every_example_has_a_vpa_on_its_deployment() -> None:
     assert deployments == targets
 
 
-def test_the_image_is_built_from_what_the_tests_use() -> None:
-    """The image's constraints are a subset of the project's."""
-    pins = [
-        {line.split(" ")[0] for line in text.splitlines() if "==" in line}
-        for text in (
-            (ROOT / "constraints-image.txt").read_text("utf-8"),
-            (ROOT / "constraints.txt").read_text("utf-8"),
-        )
-    ]
-    assert pins[0] <= pins[1]
-
-
-def test_nothing_in_the_constraints_names_a_host() -> None:
-    for name in ("constraints.txt", "constraints-image.txt"):
-        assert "://" not in (ROOT / name).read_text("utf-8")
-
-
-def test_what_ci_installs_is_pinned() -> None:
-    script = (ROOT / ".ci" / "run").read_text("utf-8")
-    for line in re.findall(r"pip install .*", script):
-        assert "--require-hashes" in line
-
-
 def test_network_policies_select_the_components() -> None:
     labels = {
         item["spec"]["template"]["metadata"]["labels"]["app"] for item in of_kind("Deployment")
