@@ -4,9 +4,11 @@ from certs.settings import DEFAULT_SECRET
 from common.kube import targets
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.endpoints import LEASES, LIMIT_RANGES, MUTATING_WEBHOOKS, SECRETS, VPAS
+from common.read_api import reviews
 
 ACCESS = (
     *targets.ACCESS,
+    *reviews.ACCESS,  # for the read API
     VPAS.access("list", "watch"),
     LIMIT_RANGES.access("list", "watch"),
     # Only our configuration: a client that can write every webhook can change every object.

@@ -34,19 +34,32 @@ def log_patched(request: AdmissionRequest, verdict: PodVerdict) -> None:
 
     A review precedes the completion of a generated name. The log shows ``%`` at its end.
     """
-    pod, patches = verdict.pod, verdict.patches
-    if pod is None or not logger.isEnabledFor(logging.INFO):
+    if verdict.pod is None or not logger.isEnabledFor(logging.INFO):
         return
     extra: dict[str, object] = {
-        "pod": f"{request.namespace}/{request.name or _name(request)}",
+        "pod": f"{request.namespace}/{pod_name(request)}",
         "vpa": f"{request.namespace}/{verdict.vpa_name}",
-        "changes": _changes.get((patches,), lambda: summary(patch_changes(pod, patches))),
+        "changes": changes_of(verdict),
     }
     if request.dry_run is True:
         extra["dry_run"] = True
     logger.info("pod patched", extra=extra)
 
 
-def _name(request: AdmissionRequest) -> str:
-    meta = _decoder.decode(request.object).metadata
+def changes_of(verdict: PodVerdict) -> str:
+    """Return the changes of a pod's resources as text."""
+    pod, patches = verdict.pod, verdict.patches
+    if pod is None or not patches:
+        return ""
+    return _changes.get((patches,), lambda: summary(patch_changes(pod, patches)))
+
+
+def pod_name(request: AdmissionRequest) -> str:
+    """Return the name of a pod, or its ``generateName`` with ``%``; empty if it can't be read."""
+    if request.name:
+        return request.name
+    try:
+        meta = _decoder.decode(request.object).metadata
+    except msgspec.DecodeError:
+        return ""
     return str(meta.name or f"{meta.generate_name}%")

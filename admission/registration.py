@@ -170,9 +170,11 @@ class Registrar:
         self._bundle = b""  # sent last
         self._registered = False
         self._right = False  # the configuration was right at the last check
+        self._was_changed = False  # the last check found it changed
         self._backoff = RestoreBackoff()
         self._warned: tuple[str, dict[str, object]] = ("", {})
-        self._exempting: tuple[str, ...] = ()
+        self.differences: tuple[str, ...] = ()  # of the stored configuration at the last check
+        self.exemptions: tuple[str, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -184,7 +186,7 @@ class Registrar:
 
         async def attempt() -> None:
             self._bundle = self._read_bundle()
-            self._compare(await register(self._client, self._wanted()))
+            self._compare(await register(self._client, self.configuration()))
 
         await until_accepted(attempt)
         self._registered = True
@@ -208,9 +210,10 @@ class Registrar:
     async def in_place(self) -> bool:
         """Check the configuration, restore it if needed, and return whether it is right.
 
-        Create a missing configuration at once. Restore a changed one with ``RestoreBackoff``. If
-        the API server doesn't answer, return the result of the last check. Return False before the
-        first registration.
+        Create a missing configuration at once. Restore a changed one with ``RestoreBackoff`` if two
+        checks in a row find it changed: a process that is being replaced ends before the second
+        one, and leaves what its successor has registered. If the API server doesn't answer, return
+        the result of the last check. Return False before the first registration.
         """
         if not self._registered:
             return False
@@ -229,12 +232,15 @@ class Registrar:
             stored = await self._client.get(MUTATING_WEBHOOKS, CONFIGURATION_NAME, retry=False)
         except NotFoundError:
             self._right = False
-            self._compare(await register(self._client, self._wanted()))
+            self._compare(await register(self._client, self.configuration()))
             logger.warning("webhook configuration was missing, created it again")
             return
         different = self._compare(stored)
+        was_changed, self._was_changed = self._was_changed, bool(different)
         if not different:
             self._warned = ("", {})
+            return
+        if not was_changed:
             return
         fields = ", ".join(different)
         now = asyncio.get_running_loop().time()
@@ -242,22 +248,23 @@ class Registrar:
             self._warn_once("webhook configuration left as another writer wants it", fields=fields)
             return
         self._backoff = self._backoff.after(now)
-        self._compare(await register(self._client, self._wanted()))
+        self._compare(await register(self._client, self.configuration()))
         logger.warning("webhook configuration was changed, restored it", extra={"fields": fields})
 
-    def _wanted(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
+        """Return the wanted configuration."""
         return configuration(self._chosen, self._bundle)
 
     def _compare(self, stored: Mapping[str, Any]) -> tuple[str, ...]:
         """Record whether the configuration is right, and return the fields that differ."""
-        wanted = self._wanted()
-        different = registration_drift.differences(stored, wanted)
+        wanted = self.configuration()
+        different = self.differences = registration_drift.differences(stored, wanted)
         self._right = not different
         if (
             self._right
-            and (fields := registration_drift.exemptions(stored, wanted)) != self._exempting
+            and (fields := registration_drift.exemptions(stored, wanted)) != self.exemptions
         ):
-            self._exempting = fields
+            self.exemptions = fields
             if fields:
                 extra = {"fields": ", ".join(fields)}
                 logger.warning("registered webhook rules are narrower than configured", extra=extra)

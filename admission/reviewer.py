@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from admission import review, vpa_decoding, vpa_validation
+from admission.admission_history import AdmissionHistory
 from admission.field_errors import undecodable
 from admission.metrics import AdmissionMetrics, ReviewOutcome, ReviewStep
 from admission.patch_cache import PatchCache
@@ -42,13 +43,22 @@ class ReviewAnswer:
 class Reviewer:
     """Answers reviews."""
 
-    def __init__(self, cluster: Cluster, policy: ReviewPolicy, metrics: AdmissionMetrics) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: ReviewPolicy,
+        metrics: AdmissionMetrics,
+        *,
+        history: AdmissionHistory | None = None,
+    ) -> None:
+        """Create a reviewer; without a ``history`` nothing reads the last reviews."""
         self._cluster = cluster
         self._policy = policy
         self._patches = PatchCache(
             features=policy.features, most_boost=policy.most_boost, pod_level=policy.pod_level
         )
         self._metrics = metrics
+        self._history = history
         self._thread_lock = asyncio.Lock()
 
     async def answer(
@@ -92,7 +102,10 @@ class Reviewer:
     async def _pod(
         self, request: AdmissionRequest, lookup_timeout: float
     ) -> tuple[bytes, ReviewOutcome]:
+        started = perf_counter()
         verdict = await self.judge(request, lookup_timeout)
+        if self._history is not None:
+            self._history.add(request, verdict, perf_counter() - started)
         if verdict.problem:
             details = {"vpa": verdict.vpa_name} if verdict.vpa_name else {}
             details |= {"error": verdict.error} if verdict.error else {}

@@ -10,15 +10,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import fastapi
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from admission import debugging, registration, tls
+from admission.admission_history import AdmissionHistory
 from admission.app import LARGEST_BODY, webhook_app
 from admission.certificate_expiry import CertificateExpiry
 from admission.cluster import CachedCluster
 from admission.managed_certificates import CertificateFiles, ManagedCertificates
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy
+from admission.registration_state import RegistrationReport
 from admission.reviewer import Reviewer
 from admission.self_check import Caller, Conditions, SelfCheck
 from admission.settings import AdmissionSettings
@@ -30,6 +33,13 @@ from common.kube import config
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import KubeClient
 from common.kube.lease import StatusLease
+from common.read_api.assembly import read_api
+from common.read_model.admission import (
+    ADMISSIONS_PATH,
+    REGISTRATION_PATH,
+    AdmissionList,
+    RegistrationState,
+)
 from common.runtime import service
 from common.runtime.clock import Clock
 from common.runtime.health import Health, ops_server
@@ -77,7 +87,8 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
     ) as client:
         cluster = CachedCluster(client, namespace=settings.vpa_object_namespace)
         metrics.caches.follow(cluster.caches)
-        reviewer = Reviewer(cluster, _policy(settings), metrics)
+        history = AdmissionHistory(clock) if settings.read_api else None
+        reviewer = Reviewer(cluster, _policy(settings), metrics, history=history)
         server = _webhook_server(settings, reviewer, pair.context, metrics)
         chosen = registration.of_settings(settings, namespace=namespace)
         authority = Path(settings.client_ca_file)
@@ -95,7 +106,24 @@ async def serve(settings: AdmissionSettings, clock: Clock, *, namespace: str) ->
             name=settings.status_lease_name,
             clock=clock,
         )
-        ops = _ops_server(settings, clock, conditions, check, reviewer, registry=registry)
+        routers = [debugging.router(reviewer.judge)] if settings.debug_endpoints else []
+        if history is not None:
+            report = RegistrationReport(
+                registrar=registrar,
+                registers=settings.register_webhook,
+                pair=pair,
+                authority=authority,
+                check=check,
+            )
+            routers.append(_read_api(client, history, report))
+        ops = ops_server(
+            Health(clock, timedelta()),  # never armed, because the webhook has no cycle
+            settings.address,
+            checks={**conditions, "self-check": lambda: check.right},
+            registry=registry,
+            profiling=settings.profiling,
+            routers=routers,
+        )
         expiry = CertificateExpiry(
             lambda: pair.certificate,
             functools.partial(tls.read_bundle, authority, quiet=True),
@@ -196,23 +224,24 @@ def _webhook_server(
     )
 
 
-def _ops_server(
-    settings: AdmissionSettings,
-    clock: Clock,
-    conditions: Conditions,
-    check: SelfCheck,
-    reviewer: Reviewer,
-    *,
-    registry: CollectorRegistry,
-) -> WebServer:
-    return ops_server(
-        Health(clock, timedelta()),  # never armed, because the webhook has no cycle
-        settings.address,
-        checks={**conditions, "self-check": lambda: check.right},
-        registry=registry,
-        profiling=settings.profiling,
-        routers=(debugging.router(reviewer.judge),) if settings.debug_endpoints else (),
+def _read_api(
+    client: KubeClient, history: AdmissionHistory, report: RegistrationReport
+) -> fastapi.APIRouter:
+    """Return the routes of the read API."""
+    api = read_api("admission-controller", client)
+    api.add_history(
+        ADMISSIONS_PATH,
+        history.entries,
+        AdmissionList,
+        about="Return the last reviews of pods that have a VPA, newest first.",
     )
+    api.add_object(
+        REGISTRATION_PATH,
+        report.state,
+        RegistrationState,
+        about="Return the state of the webhook's registration, certificates and self-check.",
+    )
+    return api.router
 
 
 def _caller(settings: AdmissionSettings, chosen: registration.Registration, port: int) -> Caller:

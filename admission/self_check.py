@@ -117,6 +117,16 @@ class SelfCheck:
         """Return whether the last check passed."""
         return self._streak.right
 
+    @property
+    def steady(self) -> bool:
+        """Return whether the last few checks passed."""
+        return self._streak.steady
+
+    @property
+    def error(self) -> str:
+        """Return the failure of the last check; empty if it passed."""
+        return self._logged
+
     async def passed(self) -> bool:
         """Run one check, and return whether it and the last few ones passed."""
         try:

@@ -36,6 +36,7 @@ from common.runtime.settings import KLOG_FLAGS, CommonSettings, LeaderElectionSe
 from recommender.metric_types import BatchHistogram, PlainCounter, SnapshotGauge
 from recommender.model.oom_outcome import OomOutcome
 from updater.decision import Reason
+from updater.remedies import REMEDIES
 from wording import (
     COMMON,
     ELECTION,
@@ -252,14 +253,16 @@ def reasons_page() -> str:
     for reason in Reason:
         if reason in PARTS:
             rows = parts.setdefault(PARTS[reason], [])
-        rows.append((f"`{reason}`", _meaning(reason), UNTIL.get(reason, "")))
-    head = ("reason", "meaning", "until, where known")
+        remedy = _flags_in(REMEDIES.get(reason, ""))
+        rows.append((f"`{reason}`", _flags_in(reason.meaning), UNTIL.get(reason, ""), remedy))
+    head = ("reason", "meaning", "until, where known", "what would unblock the pod")
     told = (f"## {part}\n\n{table(head, rows)}" for part, rows in parts.items())
     return "\n".join((_title("Reasons of the updater"), REASONS, *told))
 
 
-def _meaning(reason: Reason) -> str:
-    return re.sub(r"--[a-z-]+[a-z]", r"`\g<0>`", reason.meaning)
+def _flags_in(text: str) -> str:
+    """The text with its flags as code."""
+    return re.sub(r"--[a-z-]+[a-z](=[a-z]+)?", r"`\g<0>`", text)
 
 
 PAGES = {"flags.md": flags_page, "metrics.md": metrics_page, "reasons.md": reasons_page}

@@ -7,13 +7,17 @@ import os
 import sys
 from datetime import timedelta
 
+import fastapi
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from common.errors import DecodeError, KubeError
 from common.flags import read_flags
 from common.kube import config
 from common.kube.client import KubeClient
-from common.kube.lease import leader_election
+from common.kube.lease import LeaderElection, leader_election
+from common.read_api.assembly import read_api
+from common.read_model.explanation import RecommendationExplanation
+from common.read_model.recommender import VPA_PATH, VPAS_PATH, VpaDetail, VpaList
 from common.runtime import logs
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, ops_server
@@ -34,7 +38,7 @@ from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
-from recommender.publish.explanation import RecommendationExplanation, Unexplained
+from recommender.publish.explanation import Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.request_report import RequestReport
 from recommender.publish.status_decision import PublishingSettings
@@ -117,13 +121,16 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
                 return Unexplained(503, "another replica is the leader; send the request to it")
             return recommender.explain(namespace, name)
 
+        routers = [debugging.router(explain)] if settings.debug_endpoints else []
+        if settings.read_api:
+            routers.append(_read_api(client, campaign, recommender))
         ops = ops_server(
             health,
             settings.address,
             checks={"caches": lambda: informers.synced},
             registry=metrics.registry,
             profiling=settings.profiling,
-            routers=(debugging.router(explain),) if settings.debug_endpoints else (),
+            routers=routers,
         )
         background = [ops.run, *informers.background, *recommender.background]
         if campaign is not None:
@@ -154,6 +161,29 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
             await recommender.end(_LAST_WRITES)
 
         await serve(work, background=tuple(background))
+
+
+def _read_api(
+    client: KubeClient, campaign: LeaderElection | None, recommender: Recommender
+) -> fastapi.APIRouter:
+    """Return the routes of the read API."""
+    api = read_api(
+        "recommender", client, election=campaign, last_pass=lambda: recommender.last_cycle
+    )
+    api.add_table(
+        VPAS_PATH,
+        lambda: recommender.vpa_table,
+        VpaList,
+        name="name",
+        about="Return the VPAs with their recommendations and the extent of their history.",
+    )
+    api.add_vpa(
+        VPA_PATH,
+        recommender.detail,
+        VpaDetail,
+        about="Return a VPA with every step of its numbers, and the histograms of its containers.",
+    )
+    return api.router
 
 
 async def _start(recommender: Recommender, stop: asyncio.Event) -> bool:

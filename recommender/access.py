@@ -2,9 +2,11 @@
 
 from common.kube import targets
 from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS, Access
+from common.read_api import reviews
 
 ACCESS = (
     *targets.ACCESS,
+    *reviews.ACCESS,  # for the read API
     PODS.access("list", "watch"),
     EVENTS.access("list", "watch"),  # evictions by the kubelet count as OOM kills
     POD_METRICS.access("list"),

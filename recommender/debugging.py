@@ -1,6 +1,6 @@
 """The endpoint ``GET /debug/vpa/{namespace}/{name}``, which explains a recommendation."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,12 +10,9 @@ import msgspec
 from fastapi.responses import PlainTextResponse
 
 from common.api.base import Wire
+from common.read_model.explanation import ExplainedContainer, RecommendationExplanation
 from common.runtime.text_or_json import described, wants_text
-from recommender.publish.explanation import (
-    ExplainedContainer,
-    RecommendationExplanation,
-    Unexplained,
-)
+from recommender.publish.explanation import Unexplained
 from recommender.publish.status_decision import WriteDecision
 
 PATH = "/debug/vpa/{namespace}/{name}"
@@ -26,7 +23,7 @@ Explainer = Callable[[str, str], RecommendationExplanation | Unexplained]
 Row = tuple[str, str, str, str, str, str]
 
 _HEAD: Row = ("RESOURCE", "AMOUNT", "STEP", "BY", "VALUE", "MEANING")
-_STATUS = {
+_STATUS: Mapping[str, str] = {
     WriteDecision.EQUAL: "the status says so",
     WriteDecision.WRITTEN: "the next cycle writes it into the status",
     WriteDecision.WAITS: "the status nearly says so; the small difference waits until {due}",

@@ -9,7 +9,12 @@ import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.meta import ObjectMeta
 from common.quantity import QuantityError
+from common.read_model.explanation import RecommendationExplanation
+from common.read_model.page import PassInfo, ReadMetadata
+from common.read_model.recommender import ContainerHistograms, VpaDetail, VpaSummary
 from common.runtime.clock import Clock, SetBack
 from common.runtime.service import Background
 from recommender.checkpoints.garbage_collection import CheckpointCollector
@@ -22,7 +27,7 @@ from recommender.model.history_changes import keep_former_history
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import RecommendationExplanation, Unexplained
+from recommender.publish.explanation import Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.request_report import RequestReport
 from recommender.sources.cluster import PodLoader, VpaLoader
@@ -31,6 +36,7 @@ from recommender.sources.oom_ingestion import OomIngestion
 from recommender.sources.prometheus_backfill import PrometheusBackfill
 from recommender.sources.target_resolution import LoadedVpa
 from recommender.sources.usage_ingestion import UsageIngestion
+from recommender.vpa_table import VpaTable
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +91,8 @@ class Recommender:
         self._collected: datetime | None = None
         self._was_fresh = True
         self._set_back = SetBack(clock)
+        self.last_cycle: PassInfo | None = None
+        self.vpa_table = VpaTable(0, (), self._summarize)
 
     @property
     def background(self) -> tuple[Background, ...]:
@@ -105,9 +113,16 @@ class Recommender:
     async def run_once(self) -> None:
         """Run one cycle; an error of the API server affects only the object that it is about."""
         async with self._model_lock:
-            await self._cycle()
+            began, at = asyncio.get_running_loop().time(), self._clock.now()
+            complete = await self._cycle()
+            if complete:
+                took = asyncio.get_running_loop().time() - began
+                number = self.vpa_table.number + 1
+                self.vpa_table = VpaTable(number, tuple(self._loaded), self._summarize)
+                self.last_cycle = PassInfo(number=number, at=at, seconds=round(took, 3))
 
-    async def _cycle(self) -> None:
+    async def _cycle(self) -> bool:
+        """Run the steps of a cycle; return False if the caches are stale, so it wrote nothing."""
         step = self._metrics.step
         with step("total"):
             self._watch_clock()
@@ -130,7 +145,7 @@ class Recommender:
                     self._usage.remove_pod(key)
                 keep_former_history(self._usage)
             if not self._check_caches(fresh_before=fresh):
-                return
+                return False
             unknown = await self._loading.load_late(self._loaded.keys())
             expire_loaded(self._usage, self._expiry_time(self._clock.now()))
             self._unread = unknown
@@ -145,6 +160,7 @@ class Recommender:
                 await self._collect_usage()
             await self._requests.report(self._loaded)
             self._metrics.last_success.set(self._clock.now().timestamp())
+        return True
 
     async def end(self, within: timedelta) -> None:
         """Write the checkpoints that aren't stored yet, most important first (X124)."""
@@ -161,13 +177,45 @@ class Recommender:
             return Unexplained(404, f"there is no VPA {namespace}/{name}")
         if loaded is None or key not in self._usage.autoscalers:
             return Unexplained(404, self._vpas.why_not_loaded(vpa))
-        held_up = "" if self._was_fresh else "the caches don't follow the API server"
-        if key in self._unread:
-            held_up = "its checkpoints can't be read"
+        held_up = self._held_up(key)
         try:
             return self._publisher.explain(loaded.with_status(vpa.status), held_up=held_up)
         except QuantityError as error:
             return Unexplained(422, f"VPA {namespace}/{name}: its policy can't be read: {error}")
+
+    def detail(self, namespace: str, name: str, metadata: ReadMetadata) -> VpaDetail | None:
+        """Return a VPA with its explanation and histograms; None: no cycle has handled it."""
+        key, unexplained = VpaKey(namespace, name), None
+        loaded = self._loaded.get(key)
+        if self.last_cycle is None or loaded is None or key not in self._usage.autoscalers:
+            return None
+        explained, histograms = None, tuple[ContainerHistograms, ...]()
+        held_up = self._held_up(key)
+        vpa = self._informers.vpas.get(namespace, name) or loaded.vpa
+        try:
+            current = loaded.with_status(vpa.status)
+            explained, histograms = self._publisher.explain_with_usage(current, held_up=held_up)
+        except QuantityError as error:
+            unexplained = f"its policy can't be read: {error}"
+        return VpaDetail(
+            metadata=metadata,
+            summary=self._summarize(key),
+            explanation=explained,
+            unexplained=unexplained,
+            containers=histograms,
+        )
+
+    def _summarize(self, key: VpaKey) -> VpaSummary:
+        vpa = self._informers.vpas.get(key.namespace, key.name)
+        if vpa is None:  # deleted since the cycle
+            vpa = VerticalPodAutoscaler(metadata=ObjectMeta(namespace=key.namespace, name=key.name))
+        return self._publisher.summarize(vpa, self._checkpointing.stored_at(key))
+
+    def _held_up(self, key: VpaKey) -> str:
+        """Return the reason why the status of a VPA isn't written at present; empty: none."""
+        if key in self._unread:
+            return "its checkpoints can't be read"
+        return "" if self._was_fresh else "the caches don't follow the API server"
 
     async def _publish(self, known: Sequence[VpaKey]) -> None:
         with self._metrics.step("UpdateVPAs"):

@@ -5,9 +5,10 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import fastapi
 import prometheus_client
 
 from common.flags import read_flags
@@ -15,18 +16,23 @@ from common.kube import config
 from common.kube.cache import with_boundary
 from common.kube.client import KubeClient
 from common.kube.events import EventRecorder
-from common.kube.lease import StatusLease, leader_election
+from common.kube.lease import LeaderElection, StatusLease, leader_election
 from common.kube.targets import Targets
+from common.read_api.assembly import read_api
+from common.read_model.page import PassInfo
+from common.read_model.updater import ACTIONS_PATH, PLAN_PATH, ActionList, PlanList
 from common.runtime import logs, service
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.health import Health, ops_server
 from common.runtime.rate_limit import RateLimiter
 from common.version import user_agent
 from updater import debugging
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
+from updater.plan_table import PlanTable
 from updater.preview import NotNow, PassPreview
 from updater.run import Admission, Updater, always_ready
 from updater.settings import UpdaterSettings
@@ -84,6 +90,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         writer = client if campaign is None else client.guarded(campaign.check)
 
         acting: Updater | None = None
+        history = ActionHistory()
 
         async def plan(scope: Scope) -> PassPreview | NotNow:
             if acting is not None:
@@ -114,6 +121,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 metrics=metrics,
                 clock=clock,
                 stop=stop,
+                history=history,
                 replacements=(
                     TemplatePods(client, caches.controllers)
                     if settings.replacement_dry_run
@@ -134,18 +142,55 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             rest = service.pause_until if trigger is None else trigger.rest
             await service.every(seconds, cycle, stop=stop, rest=rest)
 
+        routers = [debugging.router(plan)] if settings.debug_endpoints else []
+        if settings.read_api:
+            routers.append(_read_api(client, campaign, lambda: acting, history))
         ops = ops_server(
             health,
             settings.address,
             checks={"caches": lambda: all(cache.synced for cache in caches.all())},
             profiling=settings.profiling,
-            routers=(debugging.router(plan),) if settings.debug_endpoints else (),
+            routers=routers,
         )
         background: list[service.Background] = [ops.run, events.run]
         background += [cache.run for cache in caches.followed()]
         if campaign is not None:
             background.append(campaign.run)
         await service.serve(main, background=tuple(background))
+
+
+def _read_api(
+    client: KubeClient,
+    campaign: LeaderElection | None,
+    acting: Callable[[], Updater | None],
+    history: ActionHistory,
+) -> fastapi.APIRouter:
+    """Return the routes of the read API; ``acting`` returns None before the first pass."""
+    nothing = PlanTable()
+
+    def last_pass() -> PassInfo | None:
+        updater = acting()
+        return None if updater is None else updater.last_pass
+
+    def last_plan() -> PlanTable:
+        updater = acting()
+        return nothing if updater is None else updater.last_plan
+
+    api = read_api("updater", client, election=campaign, last_pass=last_pass)
+    api.add_table(
+        PLAN_PATH,
+        last_plan,
+        PlanList,
+        name="vpa",
+        about="Return the decision of the last pass on each pod, its reason and its numbers.",
+    )
+    api.add_history(
+        ACTIONS_PATH,
+        history.entries,
+        ActionList,
+        about="Return the last evictions and resizes with their outcomes, newest first.",
+    )
+    return api.router
 
 
 def _synced(caches: Caches) -> service.Background:

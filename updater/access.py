@@ -15,9 +15,11 @@ from common.kube.endpoints import (
     STATEFUL_SETS,
     VPAS,
 )
+from common.read_api import reviews
 
 ACCESS = (
     *targets.ACCESS,
+    *reviews.ACCESS,  # for the read API
     PODS.access("list", "watch"),
     LIMIT_RANGES.access("list", "watch"),
     RESOURCE_QUOTAS.access("list", "watch"),

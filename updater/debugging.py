@@ -6,7 +6,7 @@ numbers of a pod are computed when it is sent, so they are never all in memory.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -16,20 +16,22 @@ import fastapi
 import msgspec
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import Wire
 from common.kube.lease import AdmissionStatus
-from common.recommendation.actual_resources import actual_requests
-from common.recommendation.container_resources import wanted_resources
-from common.recommendation.processing import Processed
-from common.recommendation.scaled_containers import scaled_specs
-from common.resources import ResourceQuantities, parse_quantities
+from common.read_model.updater import ContainerNumbers, PlannedVpaHead, PodLevelNumbers
 from common.runtime.text_or_json import described, wants_text
 from updater.decision import Action, Decision, Reason
 from updater.decision_log import whole_seconds
 from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.plan_rows import (
+    container_numbers,
+    pod_level_numbers,
+    shown_mode,
+    why_no_decisions,
+)
 from updater.preview import NotNow, PassPreview
-from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of, update_mode
+from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.selection import Scope
 
@@ -39,30 +41,6 @@ Planner = Callable[[Scope], Awaitable[PassPreview | NotNow]]
 
 _SLICE = 500  # pods that are sent before other tasks run
 _HEAD = ("NAMESPACE", "VPA", "POD", "DECISION", "REASON", "UNTIL", "MEANING")
-_NO_PODS = "none of the running pods is its own"
-_ALL_GONE = "its pods have been asked to go, and are still shown"
-
-Amounts = Mapping[str, str]
-"""Quantities by resource."""
-
-
-class ContainerNumbers(Wire, frozen=True, kw_only=True):
-    """The requests of a container, and its processed recommendation."""
-
-    name: str
-    requests: Amounts
-    target: Amounts
-    lower_bound: Amounts
-    upper_bound: Amounts
-
-
-class PodLevelNumbers(Wire, frozen=True, kw_only=True):
-    """The pod-level resources of a pod, now and after an update; empty: unchanged."""
-
-    requests: Amounts
-    limits: Amounts
-    new_requests: Amounts
-    new_limits: Amounts
 
 
 class PodAnswer(Wire, frozen=True, kw_only=True):
@@ -85,16 +63,7 @@ class PodAnswer(Wire, frozen=True, kw_only=True):
     pod_level: PodLevelNumbers | None = None
 
 
-class VpaHead(Wire, frozen=True, kw_only=True):
-    """A VPA; ``why`` is the reason that there are no decisions on its pods."""
-
-    namespace: str
-    name: str
-    mode: str
-    why: str | None
-
-
-class VpaAnswer(VpaHead, frozen=True, kw_only=True):
+class VpaAnswer(PlannedVpaHead, frozen=True, kw_only=True):
     """A VPA and the decisions on its pods; ``why`` is the reason that there are none."""
 
     pods: tuple[PodAnswer, ...]
@@ -187,11 +156,8 @@ def _encoded(plan: PassPreview) -> Iterator[bytes]:
     yield _opened(basis, "vpas")
     before_vpa = b"\n"
     for vpa, scaled, pods, why in _by_vpa(plan):
-        policy = vpa.spec.update_policy
-        written = None if policy is None else policy.update_mode
         namespace, name = key_of(vpa)
-        mode = update_mode(vpa) or written or ""
-        head = VpaHead(namespace=namespace, name=name, mode=mode, why=why)
+        head = PlannedVpaHead(namespace=namespace, name=name, mode=shown_mode(vpa), why=why)
         yield before_vpa + _opened(head, "pods")
         ranges = () if scaled is None else scaled.limit_ranges
         fit = RecommendationFit(vpa, ranges, pod_level=plan.pod_level)
@@ -284,7 +250,7 @@ def _by_vpa(
         found = scaled.get(key_of(vpa))
         decided = _decided(found, plan)
         skipped = plan.skipped.get(key_of(vpa))
-        yield vpa, found, decided, skipped or (None if decided else _why_none(vpa, found))
+        yield vpa, found, decided, skipped or (None if decided else why_no_decisions(vpa, found))
 
 
 def _decided(scaled: AutoscaledPods | None, plan: PassPreview) -> Decided:
@@ -293,13 +259,6 @@ def _decided(scaled: AutoscaledPods | None, plan: PassPreview) -> Decided:
     pods = sorted(scaled.pods, key=lambda pod: pod.metadata.name)
     known = ((pod, plan.decisions.get(pod.metadata.uid)) for pod in pods)
     return [(pod, decision) for pod, decision in known if decision is not None]
-
-
-def _why_none(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) -> str:
-    mode = update_mode(vpa)
-    if mode in (UpdateMode.OFF, UpdateMode.INITIAL):
-        return f"mode {mode} changes no running pods"
-    return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
 
 
 def _pod(pod: LivePod, decision: Decision, fit: RecommendationFit) -> PodAnswer:
@@ -314,38 +273,6 @@ def _pod(pod: LivePod, decision: Decision, fit: RecommendationFit) -> PodAnswer:
         until=decision.until,
         resource_diff=None if known is None else known.drift.resource_diff,
         outside_range=None if known is None else known.drift.outside_range,
-        containers=()
-        if known is None
-        else tuple(
-            ContainerNumbers(
-                name=name,
-                requests=_amounts(actual_requests(pod, name)),
-                target=_amounts(amounts.target),
-                lower_bound=_amounts(amounts.lower_bound),
-                upper_bound=_amounts(amounts.upper_bound),
-            )
-            for name, amounts in known.processed.containers.items()
-        ),
-        pod_level=None if known is None else _pod_level(pod, known.processed, fit),
+        containers=() if known is None else container_numbers(pod, known),
+        pod_level=None if known is None else pod_level_numbers(pod, known.processed, fit),
     )
-
-
-def _pod_level(
-    pod: LivePod, processed: Processed, fit: RecommendationFit
-) -> PodLevelNumbers | None:
-    whole, bounds = pod.spec.resources, processed.pod_level
-    if whole is None or bounds is None:
-        return None
-    wanted = wanted_resources(pod, fit.vpa, processed, fit.limit_ranges)
-    names = [container.name for container in scaled_specs(pod)]
-    after = bounds.after(pod, dict(zip(names, wanted, strict=True)))
-    return PodLevelNumbers(
-        requests=_amounts(parse_quantities(whole.requests)),
-        limits=_amounts(parse_quantities(whole.limits)),
-        new_requests=_amounts(after.requests),
-        new_limits=_amounts(after.limits),
-    )
-
-
-def _amounts(amounts: ResourceQuantities) -> Amounts:
-    return {resource: str(amount) for resource, amount in amounts.items()}

@@ -13,6 +13,7 @@ from common.runtime.clock import Clock
 from common.runtime.rate_limit import RateLimiter
 from common.runtime.service import unless_stopped
 from common.target.owners import Controller
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.decision import Decision, Reason, leave, wait
 from updater.failures import is_infeasible
@@ -21,6 +22,7 @@ from updater.metrics import UpdaterMetrics, VpaLabels
 from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
 from updater.plan.pod_outcome import PodOutcome
 from updater.resize.resize_plan import annotation_operations, is_marked
+from updater.snapshot.cluster_snapshot import AutoscaledPods
 
 # Concurrent calls. An eviction takes a real API server 0.1 s (benchmarks/README.md).
 MOST_CALLS = 32
@@ -54,10 +56,15 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The VPA of the actions, and the labels of its metrics."""
+    """The VPA of the actions with its pods, and the labels of its metrics."""
 
-    vpa: VerticalPodAutoscaler
+    scaled: AutoscaledPods
     labels: VpaLabels
+
+    @property
+    def vpa(self) -> VerticalPodAutoscaler:
+        """Return the VPA."""
+        return self.scaled.vpa
 
 
 class Executor:
@@ -75,6 +82,7 @@ class Executor:
         replacements: TemplatePods | None,
         limits: RateLimits,
         metrics: UpdaterMetrics,
+        history: ActionHistory,
         clock: Clock,
         deadline: float,
         stop: asyncio.Event,
@@ -84,6 +92,7 @@ class Executor:
         self._replacements = replacements
         self._limits = limits
         self._metrics = metrics
+        self.history = history
         self._clock = clock
         self._deadline = deadline  # on the event loop's clock
         self._stop = stop
@@ -133,13 +142,17 @@ class Executor:
 
     async def _evict(self, target: Target, outcome: PodOutcome) -> CallResult:
         pod, reason = outcome.pod, outcome.decision.reason
+        result: Accepted | Refused
         try:
             await self._actuator.evict(pod, target.vpa, reason, outcome.subject.changes)
         except KubeError as error:
             self._metrics.eviction_failed(target.labels, "EvictionError")
-            return Refused(self._clock.now(), error)
-        self._metrics.evicted(target.labels)
-        return Accepted(self._clock.now(), pod)
+            result = Refused(self._clock.now(), error)
+        else:
+            self._metrics.evicted(target.labels)
+            result = Accepted(self._clock.now(), pod)
+        self.history.add_eviction(target.scaled, outcome, result)
+        return result
 
     async def _resize(self, target: Target, outcome: PodOutcome, action: ResizePod) -> CallResult:
         resized, plan, unboosted = outcome.pod, action.plan, action.unboosted
@@ -152,7 +165,11 @@ class Executor:
                 infeasible = is_infeasible(error, mode=target.labels.mode)
                 cause = f"InPlaceUpdate{'Infeasible' if infeasible else 'Error'}"
                 self._metrics.resize_failed(target.labels, "UnboostError" if unboosted else cause)
-                return Refused(self._clock.now(), error)
+                refused = Refused(self._clock.now(), error)
+                self.history.add_resize(target.scaled, outcome, action, refused)
+                return refused
+            accepted = Accepted(self._clock.now(), resized)
+            self.history.add_resize(target.scaled, outcome, action, accepted)
         if unboosted or not is_marked(resized):
             await self._actuator.annotate(resized, annotation_operations(resized, unboosted))
         if plan.changes:

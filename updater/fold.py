@@ -315,6 +315,7 @@ def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> Po
         killed_at=memory.killed_at,
         blocked=memory.blocked,
         decision=memory.decision,
+        decided_at=memory.decided_at,
     )
 
 

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from datetime import datetime
 
 from common.target.owners import Controller
 from updater.decision import Decision, Reason
@@ -65,7 +66,8 @@ class PassResults:
             decision.reason is Reason.NO_TURN
             or (before == decision and before.until == decision.until)
         )
-        after = memory if stands else _deciding(memory, decision)
+        since = memory.decided_at if before == decision else self._context.now
+        after = memory if stands else _deciding(memory, decision, since)
         uid = pod.metadata.uid
         if after is not self._context.before.of(uid):
             self._pods[uid] = after
@@ -99,13 +101,13 @@ class PassResults:
         )
 
 
-def _deciding(memory: PodMemory, decision: Decision) -> PodMemory:
+def _deciding(memory: PodMemory, decision: Decision, since: datetime | None) -> PodMemory:
     """Return the memory with the decision; pods without other state share the object."""
     if memory is NO_MEMORY and decision.until is None and not decision.detail:
-        return _nothing_but(decision)
-    return replace(memory, decision=decision)
+        return _nothing_but(decision, since)
+    return replace(memory, decision=decision, decided_at=since)
 
 
 @functools.lru_cache(maxsize=1024)
-def _nothing_but(decision: Decision) -> PodMemory:
-    return PodMemory(decision=decision)
+def _nothing_but(decision: Decision, since: datetime | None) -> PodMemory:
+    return PodMemory(decision=decision, decided_at=since)

@@ -8,12 +8,15 @@ from typing import TypeAlias
 
 from common.kube.lease import AdmissionStatus
 from common.kube.targets import Targets
+from common.read_model.page import PassInfo
 from common.runtime.clock import Clock
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules, Templates
 from updater.pass_log import PassLog
+from updater.plan_table import PlanTable
 from updater.preview import NotNow, PassPreview, preview_pass
 from updater.snapshot.caches import Caches
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, acts, key_of
@@ -53,6 +56,7 @@ class Updater:
         metrics: UpdaterMetrics,
         clock: Clock,
         stop: asyncio.Event,
+        history: ActionHistory,
         replacements: TemplatePods | None = None,
     ) -> None:
         self._caches = caches
@@ -79,14 +83,18 @@ class Updater:
             replacements=replacements,
             limits=limits,
             metrics=metrics,
+            history=history,
             clock=clock,
             stop=stop,
         )
+        self._history = history
         self._log = PassLog()
         self._state = UpdaterState()
         self._running = asyncio.Lock()  # held by a pass or a preview
         self._previewing = False
         self.passes = 0  # started so far
+        self.last_pass: PassInfo | None = None
+        self.last_plan = PlanTable()
 
     async def run_once(self) -> None:
         """Run one pass, unless the caches don't follow the API server.
@@ -101,7 +109,8 @@ class Updater:
         seconds = self._rules.interval.total_seconds()
         if not self._is_fresh(fresh=await self._caches.check()):
             return
-        deadline = asyncio.get_running_loop().time() + seconds
+        began = asyncio.get_running_loop().time()
+        deadline = began + seconds
         timed = self._metrics.timed
         try:
             async with asyncio.timeout_at(deadline):
@@ -116,8 +125,9 @@ class Updater:
         self._log.log_skipped(found.skipped)
         self._log.log_deprecated(found.vpas)
         self.passes += 1
+        context = self._context(found.snapshot, admission, templates=self._templates)
         current = UpdatePass(
-            context=self._context(found.snapshot, admission, templates=self._templates),
+            context=context,
             executor=self._new_executor(deadline=deadline),
             actuator=self._actuator,
             metrics=self._metrics,
@@ -125,6 +135,17 @@ class Updater:
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
         self._metrics.last_success.set(self._clock.now().timestamp())
+        self._history.note_resizes(self._caches.pods.get, self._state, now=self._clock.now())
+        self.last_plan = PlanTable(
+            self.passes,
+            vpas=found.vpas,
+            autoscaled=found.snapshot.autoscaled,
+            skipped=found.skipped,
+            state=self._state,
+            pod_level=self._rules.pod_level,
+        )
+        took = asyncio.get_running_loop().time() - began
+        self.last_pass = PassInfo(number=self.passes, at=context.now, seconds=round(took, 3))
 
     def _remember(self, after: UpdaterState) -> None:
         """Keep the state for the next pass, without that of deleted VPAs."""

@@ -82,6 +82,7 @@ class PodMemory:
     blocked: ResizeBlocked | None = None  # as last reported
     refused: CallRefused | None = None  # as last logged
     decision: Decision | None = None  # of the last pass, so that only changes are logged
+    decided_at: datetime | None = field(default=None, compare=False)  # of the first such pass
 
     def shows(self, pod: Pod) -> bool:
         """Return whether a cached pod is newer than the last accepted call."""

@@ -152,6 +152,7 @@ class UpdatePass:
     def _report_observation(self, scaled: AutoscaledPods, found: BreakerObservation | None) -> None:
         for note in () if found is None else found.notes:
             self.metrics.came_out(note.result)
+            self.executor.history.note_replacement(note, now=self.context.now)
         if found is not None and found.transition is not BreakerTransition.NONE:
             self.actuator.report_transition(scaled.vpa, found.transition, sentence(found))
 
@@ -163,4 +164,4 @@ def _target(assessment: Assessment) -> Target:
     scaled = assessment.scaled
     meta = scaled.vpa.metadata
     labels = VpaLabels(size_label(len(assessment.live)), scaled.mode, meta.name, meta.namespace)
-    return Target(scaled.vpa, labels)
+    return Target(scaled, labels)

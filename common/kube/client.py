@@ -37,7 +37,8 @@ _RESTARTS = 3  # of a list whose continue token expired
 _WATCH_SECONDS = (300, 600)  # how long the server keeps a watch, drawn at random
 # Servers without metadata lists return whole objects; decoding skips the other fields.
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-_METADATA_LIST = _METADATA.replace("Metadata;", "MetadataList;")
+METADATA_LIST = _METADATA.replace("Metadata;", "MetadataList;")
+"""The media types of lists of metadata alone."""
 _WATCH_IDLE = 180.0  # seconds without a byte; servers send bookmarks about once a minute
 
 
@@ -163,7 +164,7 @@ class KubeClient:
         """
         path = endpoint.collection(namespace)
         query = {**_selectors(label_selector, field_selector), "limit": _PAGE}
-        accept = _METADATA_LIST if endpoint.metadata_only else ""
+        accept = METADATA_LIST if endpoint.metadata_only else ""
 
         async def fetch(token: str) -> bytes:
             page_query = {**query, "continue": token} if token else query
@@ -358,11 +359,12 @@ class KubeClient:
         accept: str = "",
         retry: bool = True,
         seconds: float = CALL_SECONDS,
+        timeout_is_outage: bool = True,
     ) -> bytes:
         """Send one request and read the whole answer; ``seconds`` limits each try.
 
-        ``body`` is a wire type, a dictionary or list, or bytes. A GET is retried unless
-        ``retry`` is False.
+        ``timeout_is_outage``: a time-out means that the API server is unreachable. ``body`` is a
+        wire type, a dictionary or list, or bytes. A GET is retried unless ``retry`` is False.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         return await self._transport.request(
@@ -376,6 +378,7 @@ class KubeClient:
                 retry=retry and method == "GET",
                 limiter=self.limiter,
                 accept=accept,
+                timeout_is_outage=timeout_is_outage,
                 before_send=no_check if method == "GET" else self.before_write,
             )
         )

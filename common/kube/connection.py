@@ -34,8 +34,9 @@ class Connection:
     """The address, TLS settings and credentials for one API server.
 
     ``base_url`` has no slash at its end. Without ``ssl_context`` the system's authorities
-    are trusted. ``server_hostname`` replaces the name that the certificate must have. ``repr``
-    doesn't contain the token, so that logs don't either.
+    are trusted. ``server_hostname`` replaces the name that the certificate must have.
+    ``namespace`` is that of the context, empty if it names none. ``repr`` doesn't contain the
+    token, so that logs don't either.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class Connection:
         ssl_context: ssl.SSLContext | None = None,
         server_hostname: str = "",
         proxy: str = "",
+        namespace: str = "",
         credentials: Credentials | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.ssl_context = ssl_context
         self.server_hostname = server_hostname
         self.proxy = proxy
+        self.namespace = namespace
         self._credentials = credentials or StaticCredentials()
 
     async def headers(self) -> Mapping[str, str]:

@@ -39,6 +39,13 @@ _KINDS = ("clusters", "contexts", "users")
 # Fields of a cluster or a user that name a file.
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
+# In memory, and writable in a container with a read-only root file system.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files in it are created with mkstemp
+_NO_FOLDER = (
+    "inline certificates and keys need a writable folder for temporary files: make "
+    f"{_SHARED_MEMORY} or /tmp writable, or name another folder in the environment variable TMPDIR"
+)
+
 Load = Callable[[], Awaitable[tuple[Configuration, Any]]]
 
 
@@ -57,7 +64,7 @@ async def load(files: Sequence[str], *, context: str = "") -> Connection:
         configuration, loader = await read()
         return _connection(configuration, loader, read)
     except FileNotFoundError as error:
-        raise ConfigError(f"{source}: no such file{_other(error, files)}") from error
+        raise ConfigError(f"{source}: {_missing(error, files)}") from error
     except ssl.SSLError as error:
         raise ConfigError(f"{source}: unusable certificate or key: {error}") from error
     except (AttributeError, KeyError, AssertionError) as error:
@@ -66,12 +73,13 @@ async def load(files: Sequence[str], *, context: str = "") -> Connection:
         raise ConfigError(f"{source}: {one_line(error)}") from error
 
 
-def _other(error: FileNotFoundError, files: Sequence[str]) -> str:
-    """Return the missing file for the message, which already has the names of the kubeconfigs."""
-    missing = error.filename
-    if not missing or Path(missing) in (Path(file).absolute() for file in files):
-        return ""
-    return f": {missing}"
+def _missing(error: FileNotFoundError, files: Sequence[str]) -> str:
+    """Return what is missing, for a message that already has the names of the kubeconfigs."""
+    if not error.filename:  # from tempfile, the only one without a name
+        return _NO_FOLDER
+    if Path(error.filename) in (Path(file).absolute() for file in files):
+        return "no such file"
+    return f"no such file: {error.filename}"
 
 
 def _merged(files: Sequence[Path], context: str) -> dict[str, Any]:
@@ -144,7 +152,8 @@ def _reader(files: Sequence[str], context: str) -> Load:
         content = await asyncio.to_thread(_merged, paths, chosen)
         # A current context that changes later has credentials for another server.
         chosen = content["current-context"]
-        loader = library.KubeConfigLoader(content)
+        memory = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+        loader = library.KubeConfigLoader(content, temp_file_path=memory)
         configuration = Configuration()
         await loader.load_and_set(configuration)
         return configuration, loader
@@ -167,6 +176,7 @@ def _connection(configuration: Configuration, loader: Any, read: Load) -> Connec
         ssl_context=context,
         server_hostname=configuration.tls_server_name or "",
         proxy=configuration.proxy or "",
+        namespace=str(loader.current_context["context"].get("namespace") or ""),
         credentials=_LoadedCredentials(configuration, loader, read, context),
     )
 

@@ -210,6 +210,11 @@ class LeaderElection:
         """
         return asyncio.get_running_loop().time() < self._renewed + self._duration
 
+    @property
+    def leader(self) -> str:
+        """Return the identity of the leader, as last observed; empty: unknown."""
+        return self.identity if self.leading else self._holder
+
     def check(self) -> None:
         """Check the lease immediately before a write is sent.
 

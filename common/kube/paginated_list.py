@@ -59,6 +59,24 @@ async def read_pages(
         DecodeError: a page is no list; the error names ``path``.
     """
     items: list[T] = []
+    read = await fold_pages(endpoint, path, fetch, items.extend, known=known)
+    return Listing(
+        items=tuple(items), resource_version=read.resource_version, undecodable=read.undecodable
+    )
+
+
+async def fold_pages(
+    endpoint: Endpoint[T],
+    path: str,
+    fetch: Fetch,
+    take: Callable[[Sequence[T]], None],
+    *,
+    known: Collection[str] = (),
+) -> Listing[T]:
+    """Read a list like :func:`read_pages`, but pass its objects to ``take``, some at a time.
+
+    They aren't kept: the returned listing has no items.
+    """
     undecodable: list[str] = []
     body: bytes | KubeError = await _fetched(fetch, "")
     while True:
@@ -76,11 +94,11 @@ async def read_pages(
             following = group.create_task(_fetched(fetch, token)) if token else None
             await asyncio.sleep(0)  # the request of the next page starts
             for found in undecoded.slices(_SLICE):
-                items += found
+                take(found)
                 await asyncio.sleep(0)
         if following is None:
             return Listing(
-                items=tuple(items),
+                items=(),
                 resource_version=page.metadata.resource_version,
                 undecodable=tuple(undecodable),
             )

@@ -4,7 +4,13 @@ import asyncio
 import logging
 import random
 
-from common.errors import DecodeError, GoneError, KubeError, UnreachableError
+from common.errors import (
+    DecodeError,
+    GoneError,
+    KubeError,
+    TooManyRequestsError,
+    UnreachableError,
+)
 from common.kube.client import KubeClient
 
 logger = logging.getLogger(__name__)
@@ -28,9 +34,11 @@ class Recovery:
         self._was_away = False  # the last request had no answer
         self._was_woken = False  # from a pause, because the server was back
         self._trouble = ""  # logged last
+        self._was_put_off = False  # by a server that asked for a pause
 
     def works(self) -> None:
         """Note that the server answered without an error."""
+        self._was_put_off = False
         if self._trouble:
             self._trouble = ""
             logger.info("following again", extra={"resource": self._resource})
@@ -77,6 +85,9 @@ class Recovery:
     def _log(self, error: KubeError | DecodeError) -> None:
         kind = getattr(error, "reason", "") or type(error).__name__
         self._client.read_failed(self._resource, kind)
+        if isinstance(error, TooManyRequestsError) and not self._was_put_off:
+            self._was_put_off = True  # not a trouble yet: it also prepares new definitions this way
+            return
         if not isinstance(error, UnreachableError) and kind != self._trouble:
             self._trouble = kind
             logger.warning(

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import fastapi
+import msgspec
 import prometheus_client
 from fastapi.responses import PlainTextResponse
 
@@ -14,6 +15,7 @@ from common.flags import show
 from common.runtime import profiles
 from common.runtime.clock import Clock
 from common.runtime.exposition import CONTENT_TYPE, exposition
+from common.runtime.text_or_json import described, wants_text
 from common.runtime.web_server import WebServer
 from common.version import version, version_info
 
@@ -121,7 +123,8 @@ def ops_server(
     the same query no more than once a second. With ``profiling``, ``/debug/pprof/profile`` and
     ``/debug/pprof/heap`` watch the process for ``?seconds=``, or until the client leaves, and
     answer with a table. ``/version`` is the version of the program. ``routers`` add
-    endpoints of one process. ``/openapi.json`` and ``/docs`` describe all of them.
+    endpoints of one process. ``/livez`` and ``/healthz`` equal ``/health-check``. ``/`` lists all
+    paths; ``/openapi.json`` and ``/docs`` describe them.
 
     Raises:
         ConfigError: nothing can listen on the address.
@@ -142,6 +145,11 @@ def ops_server(
         """Report whether cycles finish in time, for liveness probes."""
         status, text = health.answer()
         return PlainTextResponse(text, status_code=status)
+
+    for path in ("/livez", "/healthz"):
+        app.get(path, response_class=PlainTextResponse, responses={**_HEALTHY, 500: late})(
+            health_check
+        )
 
     @app.get("/readyz", response_class=PlainTextResponse, responses={**_HEALTHY, 503: missing})
     async def readyz() -> PlainTextResponse:
@@ -170,7 +178,57 @@ def ops_server(
         _add_profiles(app)
     for router in routers:
         app.include_router(router)
+    _add_index(app)
     return WebServer(app, address, name="ops")
+
+
+class ServedPath(msgspec.Struct, frozen=True):
+    """A path of the ops address, in the index."""
+
+    path: str
+    methods: tuple[str, ...]
+    about: str
+
+
+class PathIndex(msgspec.Struct, frozen=True):
+    """The answer of ``/``: the paths of the ops address."""
+
+    paths: tuple[ServedPath, ...]
+
+
+def _add_index(app: fastapi.FastAPI) -> None:
+    """Serve a list of all paths."""
+    row = "/readyz  GET  Report whether all checks pass.\n"
+    answer = described(PathIndex, path="/", method="get", status=200, text=row)
+
+    @app.get("/", response_model=None, responses={200: answer | {"description": "The paths."}})
+    async def index(request: fastapi.Request) -> fastapi.Response:
+        """List the paths of this address; with ``Accept: text/plain`` as a table."""
+        found = _index(app.openapi()["paths"])
+        if not wants_text(request.headers.get("accept", "")):
+            body = msgspec.json.encode(found) + b"\n"
+            return fastapi.Response(body, media_type="application/json")
+        width = max(len(each.path) for each in found.paths)
+        rows = (
+            f"{each.path:<{width}}  {','.join(each.methods)}  {each.about}" for each in found.paths
+        )
+        return PlainTextResponse("".join(f"{row}\n" for row in rows))
+
+
+def _index(described_paths: Mapping[str, Mapping[str, Any]]) -> PathIndex:
+    served = [
+        ServedPath("/docs", ("GET",), "Show the description of all paths in a browser."),
+        ServedPath("/openapi.json", ("GET",), "Describe all paths in OpenAPI."),
+    ]
+    for path, methods in described_paths.items():
+        (text,) = {operation["description"] for operation in methods.values()}
+        served.append(ServedPath(path, tuple(map(str.upper, methods)), _first_sentence(text)))
+    return PathIndex(tuple(sorted(served, key=lambda each: each.path)))
+
+
+def _first_sentence(description: str) -> str:
+    text = " ".join(description.partition("\n\n")[0].split()).replace("``", "")
+    return text.partition(". ")[0].removesuffix(".") + "."
 
 
 _Seconds = Annotated[float, fastapi.Query(ge=0, allow_inf_nan=False)]

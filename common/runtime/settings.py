@@ -145,6 +145,14 @@ class CommonSettings(LoggingSettings, ClientSettings):
         group=OPS,
         help="Serve CPU and heap profiles at /debug/pprof/ on --address.",
     )
+    read_api: bool = flag(
+        "--read-api",
+        default=True,
+        parse=boolean,
+        group=OPS,
+        help="Serve what the last pass found at /api/v1/ on --address, to callers on loopback, to "
+        "API servers, and to bearer tokens whose owner may get VPAs.",
+    )
     # The reference ignores positional arguments, so manifests may contain some.
     ignored_arguments: tuple[str, ...] = ()
 
@@ -172,7 +180,8 @@ def address_flag(default: str) -> Any:
         parse=str,
         group=OPS,
         metavar="ADDRESS",
-        help="Serve /metrics, /health-check, /readyz and /version on this address, in plain HTTP.",
+        help="Serve /metrics, /health-check, /readyz, /version and /api/v1/ on this address, in "
+        "plain HTTP.",
     )
 
 

@@ -21,6 +21,18 @@ def described(
 ) -> dict[str, Any]:
     """Return an answer for ``/openapi.json``: the schema of its JSON, and an example of its text.
 
+    The parameters are those of ``described_json``.
+    """
+    found = described_json(answer, path=path, method=method, status=status)
+    found["content"]["text/plain"] = {"schema": {"type": "string"}, "example": text}
+    return found
+
+
+def described_json(
+    answer: type[msgspec.Struct], *, path: str, method: str, status: int
+) -> dict[str, Any]:
+    """Return an answer for ``/openapi.json``: the schema of its JSON.
+
     The schema contains the definitions that it refers to, so ``path`` (with its slash), ``method``
     and ``status`` have to locate the answer in the document.
     """
@@ -29,9 +41,4 @@ def described(
     here = f"#/paths/{place}/{method}/responses/{status}/content"
     template = here + "/application~1json/schema/$defs/{name}"
     (schema,), parts = msgspec.json.schema_components([answer], ref_template=template)
-    return {
-        "content": {
-            "application/json": {"schema": schema | {"$defs": parts}},
-            "text/plain": {"schema": {"type": "string"}, "example": text},
-        }
-    }
+    return {"content": {"application/json": {"schema": schema | {"$defs": parts}}}}

@@ -125,7 +125,7 @@ class CheckpointLoading:
 
     def _take(self, one: LoadedCheckpoint, now: int) -> None:
         merge_checkpoint(self._usage, one.vpa, one.container, one.history, now)
-        self._schedule.loaded(one.vpa, one.history)
+        self._schedule.loaded(one.vpa, one.history, one.updated)
         if one.details.sidecar:
             self._usage.sidecars.mark(one.vpa, one.container)
         if one.updated is not None:

@@ -82,6 +82,10 @@ class CheckpointWriting:
             logger, over="no other recommender writes checkpoints any more"
         )
 
+    def stored_at(self, key: VpaKey) -> datetime | None:
+        """Return when the oldest checkpoint of a VPA was written or found unchanged, if ever."""
+        return self._schedule.stored_at(key)
+
     async def write_all(self, vpas: Collection[VpaKey]) -> None:
         """Write the changed checkpoints that are due, most important first, within the timeout."""
         await self._write_in_order(self._schedule.in_order(vpas), self._timeout)

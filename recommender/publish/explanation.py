@@ -6,12 +6,17 @@ It decides nothing: the numbers come from the functions that compute a status.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
-from common.api.base import Wire
 from common.codes import Code
 from common.labels import NOTHING
 from common.quantity import Quantity
+from common.read_model.explanation import (
+    ExcludedContainer,
+    ExplainedContainer,
+    ExplainedNumber,
+    ExplainedStep,
+    RecommendationExplanation,
+)
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount, TraceStep
 from common.resources import CPU, MEMORY, RESOURCES
@@ -53,78 +58,6 @@ class Unexplained:
 
     status: int
     error: str
-
-
-class ExplainedStep(Wire, frozen=True, kw_only=True):
-    """A number before and after one step; null: no number. ``by`` is the step's operand.
-
-    The result of a step is the input of the next step of the same number.
-    """
-
-    step: StepReason
-    by: str
-    before: str | None
-    after: str | None
-    meaning: str
-
-
-class ExplainedNumber(Wire, frozen=True, kw_only=True):
-    """The steps that lead to one number of the status; null: the status doesn't have it."""
-
-    resource: str
-    amount: Amount
-    published: str | None
-    steps: tuple[ExplainedStep, ...]
-
-
-class ExplainedContainer(Wire, frozen=True, kw_only=True):
-    """The history of a container, and the steps that lead to its numbers.
-
-    ``samples`` is the number of CPU samples; the times are those of the first and last of them.
-    ``weight`` is the present total weight of all samples. ``confidence`` is in units of
-    ``--confidence-interval-cpu`` and ``-memory``. ``sharing`` is the number of containers that
-    share the pod's minimum.
-    """
-
-    name: str
-    samples: int
-    oldest_sample: datetime | None
-    newest_sample: datetime | None
-    weight: Mapping[str, float]
-    confidence: Mapping[str, float]
-    sharing: int
-    numbers: tuple[ExplainedNumber, ...]
-
-
-class ExcludedContainer(Wire, frozen=True, kw_only=True):
-    """A container without a recommendation."""
-
-    name: str
-    reason: ExclusionReason
-    why: str
-
-
-class RecommendationExplanation(Wire, frozen=True, kw_only=True):
-    """The explanation of a VPA's recommendation; the attributes are the fields of the response.
-
-    ``status`` compares it with the status of the VPA. It is ``equal``, ``written`` (the next cycle
-    writes it), or ``waits``: a small difference is written when it grows, at the latest at ``due``.
-    ``heldUp`` is the reason why nothing is written at present.
-    """
-
-    namespace: str
-    name: str
-    generation: int
-    at: datetime
-    target: str | None
-    selector: str | None
-    pods: int
-    unsupported: str | None
-    status: WriteDecision
-    due: datetime | None
-    held_up: str | None
-    containers: tuple[ExplainedContainer, ...]
-    left_out: tuple[ExcludedContainer, ...]
 
 
 def explanation(
@@ -196,14 +129,17 @@ def _containers(
             samples=int(merged.samples[row]),
             oldest_sample=moment(int(merged.first_sample[row])),
             newest_sample=moment(int(merged.last_sample[row])),
-            weight={CPU: _weight(merged.cpu, row, at), MEMORY: _weight(merged.memory, row, at)},
+            weight={
+                CPU: present_weight(merged.cpu, row, at),
+                MEMORY: present_weight(merged.memory, row, at),
+            },
             confidence={CPU: cpu, MEMORY: memory},
             sharing=len(estimate.groups),
             numbers=numbers.get(name, ()),
         )
 
 
-def _weight(histograms: Histograms, row: int, at: int) -> float:
+def present_weight(histograms: Histograms, row: int, at: int) -> float:
     """Return the total weight of a container's samples at an instant."""
     total = float(histograms.total[row])
     if not total:

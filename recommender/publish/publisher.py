@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import VPAS
 from common.quantity import QuantityError
+from common.read_model.explanation import RecommendationExplanation
+from common.read_model.recommender import ContainerHistograms, VpaSummary
 from common.runtime.clock import Clock
 from recommender.estimate.vpa_estimates import VpaEstimate, estimate_vpas, vpa_batches
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
-from recommender.publish.explanation import RecommendationExplanation, explanation
+from recommender.publish.explanation import explanation
 from recommender.publish.recommendation_quality import RecommendationQuality
 from recommender.publish.status_decision import (
     DecisionContext,
@@ -32,6 +34,7 @@ from recommender.publish.status_decision import (
     record_of,
 )
 from recommender.publish.status_writer import StatusWriter
+from recommender.publish.summary import container_histograms, vpa_summary
 from recommender.sources.conversion import vpa_key
 from recommender.sources.target_resolution import LoadedVpa
 
@@ -83,13 +86,34 @@ class Publisher:
         Raises:
             QuantityError: a bound of the VPA's policy is not a quantity.
         """
+        return self.explain_with_usage(loaded, held_up=held_up)[0]
+
+    def explain_with_usage(
+        self, loaded: LoadedVpa, *, held_up: str = ""
+    ) -> tuple[RecommendationExplanation, tuple[ContainerHistograms, ...]]:
+        """Return the same, and the histograms that it is based on.
+
+        Raises:
+            QuantityError: a bound of the VPA's policy is not a quantity.
+        """
         key, now = vpa_key(loaded.vpa), self._clock.now()
         estimation = self._settings.estimation
         estimates = estimate_vpas(self._usage, (key,), estimation, instant(now))
         record = self._records.get(key) or VpaRecord(last_write=now, is_assumed=True)
         context = self._context(key, now)
         decision = decide(loaded, estimates.of(key), replace(record, cached=None), context)
-        return explanation(loaded, estimates, decision, context, held_up=held_up)
+        explained = explanation(loaded, estimates, decision, context, held_up=held_up)
+        return explained, container_histograms(key, estimates, estimation, now)
+
+    def summarize(self, vpa: VerticalPodAutoscaler, checkpointed_at: datetime | None) -> VpaSummary:
+        """Return the row of a VPA in the read API."""
+        return vpa_summary(
+            vpa,
+            self._usage,
+            self._settings.estimation,
+            checkpointed_at=checkpointed_at,
+            now=self._clock.now(),
+        )
 
     async def _due(
         self, vpas: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]

@@ -141,7 +141,7 @@ def decide(
     )
     is_passing = loaded.resolution.open or context.fetching_history
     if record.cached is not None and not is_passing and record.cached.holds(inputs, now):
-        labels = (_mode(vpa), True, pods > 0, bool(inputs.unsupported))
+        labels = (shown_mode(vpa), True, pods > 0, bool(inputs.unsupported))
         return StatusDecision(vpa=vpa, inputs=inputs, record=record, labels=labels)
     return _decide_again(loaded, estimate, inputs, record, context)
 
@@ -167,7 +167,7 @@ def labels_of_unreadable(loaded: LoadedVpa, pods: int) -> StatusLabels:
     """Return the metric's labels for a VPA whose policy can't be parsed."""
     vpa = loaded.vpa
     unsupported = bool(loaded.resolution.message)
-    return (_mode(vpa), is_provided(vpa.status), pods > 0, unsupported)
+    return (shown_mode(vpa), is_provided(vpa.status), pods > 0, unsupported)
 
 
 def clear_history_flags(decision: StatusDecision, history_flags: HistoryFlags) -> None:
@@ -219,7 +219,7 @@ def _decide_again(
         vpa=vpa,
         inputs=inputs,
         record=replace(record, cached=cached, absent_since=absent_since),
-        labels=(_mode(vpa), is_provided(vpa.status), matches, bool(inputs.unsupported)),
+        labels=(shown_mode(vpa), is_provided(vpa.status), matches, bool(inputs.unsupported)),
         post_processed=processed,
         wanted=wanted,
         writing=writing,
@@ -331,5 +331,6 @@ def _absence(
     return (now if is_due else since), is_due
 
 
-def _mode(vpa: VerticalPodAutoscaler) -> str:
+def shown_mode(vpa: VerticalPodAutoscaler) -> str:
+    """Return the update mode as written, or the default."""
     return written_mode(vpa) or UpdateMode.RECREATE.value

@@ -10,6 +10,7 @@ import recommender.access
 import updater.access
 from common.flags import read_flags
 from common.kube.endpoints import LEASES, SECRETS, Access, Permission
+from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
 from role_rules import DRY_RUN, bound_roles, granted, objects
 from updater.settings import UpdaterSettings
 
@@ -64,10 +65,19 @@ def test_the_dry_run_component_sets_the_flag() -> None:
     assert settings.replacement_dry_run
 
 
-def test_namespaced_roles_grant_only_leases_and_the_secret() -> None:
+def test_namespaced_roles_grant_only_leases_the_secret_and_the_addresses_of_api_servers() -> None:
     """All other resources are watched in all namespaces."""
+    roles = {role["metadata"]["name"]: role for role in objects("Role")}
+    addresses = roles.pop("system:vpa-api-server-addresses")
+    assert addresses["metadata"]["namespace"] == API_SERVER_NAMESPACE
+    assert granted([addresses]) == declared([ENDPOINT_SLICES.access("list")])
     own = {(LEASES.group, LEASES.resource), (SECRETS.group, SECRETS.resource)}
-    assert {permission[:2] for permission in granted(objects("Role"))} == own
+    assert {permission[:2] for permission in granted(roles.values())} == own
+
+
+def test_endpoint_slices_are_readable_in_one_namespace_alone() -> None:
+    everywhere = granted(objects("ClusterRole"))
+    assert not [each for each in everywhere if each[1] == ENDPOINT_SLICES.resource]
 
 
 def test_no_role_grants_secrets_of_every_namespace() -> None:

@@ -35,7 +35,7 @@ OUR_OWN_FLAGS = {
         "event-qps",
         "eviction-outcome-check",
     ),
-    *("pod-level-resources", "replacement-dry-run"),
+    *("pod-level-resources", "read-api", "replacement-dry-run"),
     *("in-place-deferred-timeout", "in-place-in-progress-timeout", "logging-format"),
     "max-allowed-cpu-boost",
 }

@@ -32,6 +32,7 @@ from sandbox.objects.resources import PODS as STORED_PODS
 from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
@@ -213,6 +214,7 @@ class Process:
                 metrics=UpdaterMetrics(CollectorRegistry()),
                 clock=self.clock,
                 stop=asyncio.Event(),
+                history=ActionHistory(),
             )
             loop = asyncio.get_running_loop()
             due = loop.time() + INTERVAL

@@ -16,8 +16,8 @@ from aiohttp import web
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
+from common.read_model.explanation import RecommendationExplanation
 from fake_api import FakeApi, listing, watch_line
-from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     METRICS,
     START,

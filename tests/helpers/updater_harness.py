@@ -20,6 +20,7 @@ from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from fixed_clock import FixedClock
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import BreakerTransition
@@ -229,6 +230,7 @@ async def run(
     clock: Clock | None = None,
     stop: asyncio.Event | None = None,
     replacements: TemplatePods | None = None,
+    history: ActionHistory | None = None,
 ) -> UpdaterState:
     """Run one pass; return the new state."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
@@ -239,6 +241,7 @@ async def run(
         replacements=replacements,
         limits=limits or RateLimits(),
         metrics=metrics,
+        history=history or ActionHistory(),
         clock=clock,
         deadline=asyncio.get_running_loop().time() + seconds if deadline is None else deadline,
         stop=stop or asyncio.Event(),

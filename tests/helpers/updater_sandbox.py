@@ -21,6 +21,7 @@ from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from synced_caches import following
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.execute import RateLimits
@@ -82,6 +83,7 @@ class UpdaterSandbox:
             metrics=UpdaterMetrics(registry or CollectorRegistry()),
             clock=self.clock,
             stop=self.stop,
+            history=ActionHistory(),
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
         )
 

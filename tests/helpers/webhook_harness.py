@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 import asgi
+from admission.admission_history import AdmissionHistory
 from admission.app import webhook_app
 from admission.metrics import AdmissionMetrics
 from admission.pod_reviews import ReviewPolicy, VpaMatch
@@ -49,6 +50,7 @@ class Harness:
     gates: str = ""
     most_boost: Quantity = ZERO
     lookup_timeout: float = 2.0
+    history: AdmissionHistory | None = None
 
     def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -58,7 +60,7 @@ class Harness:
             lookup_timeout=self.lookup_timeout,
         )
         self.metrics = AdmissionMetrics(self.registry)
-        self.reviewer = Reviewer(self.cluster, policy, self.metrics)
+        self.reviewer = Reviewer(self.cluster, policy, self.metrics, history=self.history)
         self.app = webhook_app(self.reviewer, self.metrics)
 
     async def post(

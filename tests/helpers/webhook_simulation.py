@@ -29,6 +29,7 @@ from sandbox.scenario import parse_scenario
 from sandbox.times import rfc3339
 from sandbox.virtual_time import VirtualClock
 from synced_caches import following
+from updater.action_history import ActionHistory
 from updater.actuation import PodActuator
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -158,6 +159,7 @@ class WebhookSimulation:
             metrics=UpdaterMetrics(self.registry),
             clock=self.clock,
             stop=asyncio.Event(),
+            history=ActionHistory(),
         )
 
     async def deploy(self, name: str, kind: str, replicas: int) -> None:

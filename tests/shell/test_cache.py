@@ -260,6 +260,26 @@ async def test_the_beginning_and_end_of_an_outage_are_logged_once(
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "warnings"),
+    [(1, []), (2, ["can't follow the resource, trying again"])],
+    ids=["once", "twice"],
+)
+async def test_a_server_that_asks_for_a_pause_is_a_trouble_if_it_asks_again(
+    count: int, warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Right after a definition was created, the answer is "storage is (re)initializing"."""
+    caplog.set_level(logging.INFO, logger="common.kube")
+    busy = status(429, "TooManyRequests", "storage is (re)initializing")
+    async with FakeApi() as api:
+        api.on(LIST, listing(named("a", 1)))
+        api.on(WATCH, *(busy for _ in range(count)), SILENCE)
+        async with running_cache(api) as cache:
+            await cache.wait_synced()
+            await api.asked(WATCH, times=count + 1)
+    assert [one.message for one in caplog.records if one.levelno == logging.WARNING] == warnings
+
+
 async def test_two_caches_log_an_outage_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -11,11 +11,12 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.watch import WatchProtocol
 from common.quantity import Quantity
+from common.read_model.explanation import RecommendationExplanation
 from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.debugging import lines
 from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import ExclusionReason, RecommendationExplanation, Unexplained
+from recommender.publish.explanation import ExclusionReason, Unexplained
 from recommender.publish.status_decision import WriteDecision
 from recommender_harness import (
     CHECKPOINTS,
@@ -50,7 +51,7 @@ def steps_of(
     """Return the steps of one number of the only container, with their results."""
     (container,) = found.containers
     (number,) = (n for n in container.numbers if (n.resource, n.amount) == (resource, amount))
-    return {stage.step: stage.after for stage in number.steps}
+    return {StepReason(stage.step): stage.after for stage in number.steps}
 
 
 # Random VPAs
@@ -191,7 +192,7 @@ def check_explanation(found: RecommendationExplanation, says: Any) -> set[StepRe
             for one, then in pairwise(number.steps):
                 assert one.after == then.before, (place, number.steps)
             assert is_equal(number.steps[-1].after, want), (place, number.steps)
-            causes |= {stage.step for stage in number.steps}
+            causes |= {StepReason(stage.step) for stage in number.steps}
     assert not recommended
     return causes
 
@@ -214,8 +215,8 @@ async def test_explanations_of_random_vpas_agree_with_their_statuses() -> None:
                     for name, one in vpas.vpas.items():
                         found = explanation(process, name)
                         causes |= check_explanation(found, one["status"])
-                        decisions.add(found.status)
-                        neglected |= {left.reason for left in found.left_out}
+                        decisions.add(WriteDecision(found.status))
+                        neglected |= {ExclusionReason(left.reason) for left in found.left_out}
                         assert list(lines(found))
     assert causes == set(StepReason) - {StepReason.HISTORY_MISSING}
     assert decisions == {WriteDecision.EQUAL, WriteDecision.WAITS}

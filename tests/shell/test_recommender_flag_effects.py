@@ -9,10 +9,10 @@ import pytest
 
 from common.features import FeatureGates
 from common.flags import declared, read_flags
+from common.read_model.explanation import ExplainedContainer, RecommendationExplanation
 from common.recommendation.decision_trace import Amount
 from fake_api import FakeApi, listing
 from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import ExplainedContainer, RecommendationExplanation
 from recommender.settings import RecommenderSettings
 from recommender_harness import (
     CHECKPOINTS,

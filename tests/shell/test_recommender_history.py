@@ -11,10 +11,10 @@ from aiohttp import web
 
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
+from common.read_model.explanation import RecommendationExplanation
 from fake_api import FakeApi, Reply, listing, named, status, until, watch_line
 from fake_prometheus import FakePrometheus, Steady, refusal
 from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import RecommendationExplanation
 from recommender_harness import (
     CHECKPOINTS,
     CHECKPOINTS_OF_SHOP,

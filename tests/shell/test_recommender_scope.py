@@ -8,9 +8,10 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube import endpoints
 from common.kube.watch import WatchProtocol
+from common.read_model.explanation import RecommendationExplanation
 from component import running_component
 from fake_api import FakeApi, Reply, listing, named, watch_line
-from recommender.publish.explanation import RecommendationExplanation, Unexplained
+from recommender.publish.explanation import Unexplained
 from recommender_harness import (
     FOLLOWED,
     METRICS,

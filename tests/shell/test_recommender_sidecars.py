@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from common.features import FeatureGates
+from common.read_model.explanation import RecommendationExplanation
 from fake_api import FakeApi, Reply, Request, listing, named
 from oom_deliveries import OomDeliveries
 from recommender.checkpoints.checkpoint_annotations import SIDECAR
-from recommender.publish.explanation import ExclusionReason, RecommendationExplanation
+from recommender.publish.explanation import ExclusionReason
 from recommender_harness import (
     CHECKPOINTS,
     METRICS,

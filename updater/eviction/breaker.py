@@ -130,10 +130,14 @@ class BreakerTransition(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplacementNote:
-    """One result; ``pod`` is the name of the replacement, or empty."""
+    """One result.
+
+    ``pod`` is the name of the replacement, or empty; ``evicted`` is the UID of the evicted pod.
+    """
 
     result: ReplacementResult
     pod: str = ""
+    evicted: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +217,12 @@ def observe(
         elif answered is None or answered.lost:
             continue  # not a replacement, or counted already
         state = after_result(state, result, now=now)
-        notes.append(ReplacementNote(result, pod.metadata.name))
+        evicted = "" if answered is None else answered.uid
+        notes.append(ReplacementNote(result, pod.metadata.name, evicted))
     left, given_up = _overdue(left, scaled, terminating, now=now)
-    for result in given_up:
-        state = after_result(state, result, now=now)
-        notes.append(ReplacementNote(result))
+    for note in given_up:
+        state = after_result(state, note.result, now=now)
+        notes.append(note)
     breaker = Breaker(state=state, unanswered=tuple(left))
     if breaker.watches:
         breaker = replace(breaker, seen=frozenset(pod.metadata.uid for pod in scaled.pods))
@@ -286,7 +291,7 @@ def _overdue(
     terminating: Collection[str],
     *,
     now: datetime,
-) -> tuple[list[Eviction], list[ReplacementResult]]:
+) -> tuple[list[Eviction], list[ReplacementNote]]:
     """Return the evictions that stay unanswered, and the results of the others.
 
     A workload with an unknown wanted count is assumed to want the pods that it had.
@@ -297,7 +302,7 @@ def _overdue(
     for eviction in unanswered:
         had[eviction.workload] = max(had[eviction.workload], eviction.among)
     left: list[Eviction] = []
-    results: list[ReplacementResult] = []
+    results: list[ReplacementNote] = []
     overdue: Counter[Controller] = Counter()
     for eviction in unanswered:
         workload, lost = eviction.workload, eviction.lost
@@ -312,14 +317,18 @@ def _overdue(
         wanted = size.wanted or had[workload]
         exist = max(live[workload], size.existing)
         if eviction.uid in present or overdue[workload] > wanted - live[workload]:
-            results += [] if lost else [ReplacementResult.UNKNOWN]
+            results += [] if lost else [_unanswered(eviction, ReplacementResult.UNKNOWN)]
         elif overdue[workload] <= min(exist, wanted) - live[workload]:
             left.append(eviction)  # the replacement exists and waits for a node
         else:
-            results += [] if lost else [ReplacementResult.NOT_CREATED]
+            results += [] if lost else [_unanswered(eviction, ReplacementResult.NOT_CREATED)]
             if eviction.uid and size.wanted:
                 left.append(replace(eviction, lost=True))
     return left, results
+
+
+def _unanswered(eviction: Eviction, result: ReplacementResult) -> ReplacementNote:
+    return ReplacementNote(result, evicted=eviction.uid)
 
 
 def _by_age(pods: Iterable[Pod]) -> list[Pod]:

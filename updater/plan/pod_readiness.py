@@ -23,7 +23,9 @@ def is_becoming_ready(pod: Pod, memory: PodMemory, *, within: timedelta, now: da
     sent = memory.sent
     if sent is None or now - sent.at >= within:
         return False
-    return not memory.shows(pod) or not _is_done(pod)
+    if not memory.shows(pod):
+        return True
+    return resize_status(pod) is not ResizeStatus.INFEASIBLE and not has_finished_resize(pod)
 
 
 def is_ready(pod: Pod) -> bool:
@@ -34,11 +36,10 @@ def is_ready(pod: Pod) -> bool:
     )
 
 
-def _is_done(pod: Pod) -> bool:
-    """Return whether the kubelet has finished or rejected the resize to the spec."""
-    status = resize_status(pod)
-    if status is not ResizeStatus.NONE:
-        return status is ResizeStatus.INFEASIBLE
+def has_finished_resize(pod: Pod) -> bool:
+    """Return whether the kubelet has applied all of the spec."""
+    if resize_status(pod) is not ResizeStatus.NONE:
+        return False
     try:
         return all(
             actual_requests(pod, name) == amounts for name, amounts in spec_requests(pod).items()

@@ -67,6 +67,16 @@ spec:
       {{- end }}
       {{- with $pods.affinity }}
       affinity: {{- toYaml . | nindent 8 }}
+      {{- else }}
+      affinity:
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: topology.kubernetes.io/zone
+                labelSelector:
+                  matchLabels:
+                    app: {{ $.name }}
       {{- end }}
       {{- with $pods.topologySpreadConstraints }}
       topologySpreadConstraints:
@@ -116,6 +126,12 @@ spec:
             {{- end }}
             - name: prometheus
               containerPort: {{ $values.opsPort }}
+          {{- if .webhook }}
+          lifecycle:
+            preStop: # API servers learn within seconds that the pod is ending, and call it until then
+              sleep:
+                seconds: 5
+          {{- end }}
           startupProbe:
             httpGet:
               path: /health-check

@@ -3,6 +3,7 @@ The metadata of an object. Arguments: root, name, and optionally
   component: sets the labels app.kubernetes.io/name and app.kubernetes.io/component
   app: the label app
   cluster: true for an object without a namespace
+  namespace: the namespace, by default that of the release
   labels, annotations: more of them
 */}}
 {{- define "vpa.metadata" -}}
@@ -19,7 +20,7 @@ The metadata of an object. Arguments: root, name, and optionally
 {{- end -}}
 name: {{ .name }}
 {{- if not .cluster }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
 {{- end }}
 labels: {{- merge $own (.labels | default dict) .root.Values.labels | toYaml | nindent 2 }}
 {{- with merge dict (.annotations | default dict) .root.Values.annotations }}
@@ -33,7 +34,8 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
 {{/*
-The objects of a file of deploy/, with the release's namespace, labels and annotations.
+The objects of a file of deploy/, with the release's namespace in place of kube-system, its labels and
+annotations.
 Arguments: root, file.
 */}}
 {{- define "vpa.objectsOfFile" -}}
@@ -41,8 +43,10 @@ Arguments: root, file.
 {{- range splitList "\n---\n" ($root.Files.Get .file) }}
 {{- $object := fromYaml . }}
 {{- $cluster := not (hasKey $object.metadata "namespace") }}
+{{- $namespace := $object.metadata.namespace | default "" }}
 {{- $metadata := include "vpa.metadata" (dict
   "root" $root "name" $object.metadata.name "cluster" $cluster
+  "namespace" (eq $namespace "kube-system" | ternary "" $namespace)
   "labels" ($object.metadata.labels | default dict)
   "annotations" ($object.metadata.annotations | default dict)) }}
 {{- $_ := set $object "metadata" (fromYaml $metadata) }}

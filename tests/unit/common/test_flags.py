@@ -309,7 +309,7 @@ def go_text(value: object) -> str:
 
 
 def test_shared_flags_have_the_references_names_and_defaults() -> None:
-    ours_alone = {"--logging-format", "--context"}
+    ours_alone = {"--logging-format", "--context", "--read-api"}
     for component, flags in golden().items():
         for field in declared(CommonSettings):
             name = field.metadata["flag"]

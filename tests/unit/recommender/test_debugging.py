@@ -6,19 +6,18 @@ from datetime import UTC, datetime
 import fastapi
 import pytest
 
-from common.recommendation.decision_trace import Amount
-from ops_caller import Answer, get
-from recommender import debugging
-from recommender.estimate.step_reasons import StepReason
-from recommender.publish.explanation import (
+from common.read_model.explanation import (
     ExcludedContainer,
-    ExclusionReason,
     ExplainedContainer,
     ExplainedNumber,
     ExplainedStep,
     RecommendationExplanation,
-    Unexplained,
 )
+from common.recommendation.decision_trace import Amount
+from ops_caller import Answer, get
+from recommender import debugging
+from recommender.estimate.step_reasons import StepReason
+from recommender.publish.explanation import ExclusionReason, Unexplained
 from recommender.publish.status_decision import WriteDecision
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)

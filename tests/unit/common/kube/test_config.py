@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from common.errors import ConfigError
+from common.kube import kubeconfig
 from common.kube.client import KubeClient
 from common.kube.config import in_pod, kubeconfig_files, load, runs_in_pod
 from common.kube.endpoints import PODS
@@ -99,16 +100,40 @@ async def test_a_client_certificate_needs_no_header(write: Write, tmp_path: Path
         assert await connection.headers() == {}
 
 
+@pytest.mark.parametrize(
+    "shared_memory",
+    [
+        pytest.param(True, id="in shared memory"),
+        pytest.param(False, id="in the folder of temporary files"),
+    ],
+)
 async def test_no_private_key_is_left_behind(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared_memory: bool
 ) -> None:
-    elsewhere = tmp_path / "tmp"
+    elsewhere, nowhere = tmp_path / "tmp", str(tmp_path / "nowhere")
     elsewhere.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    memory, temporary = str(elsewhere), nowhere
+    if not shared_memory:
+        memory, temporary = temporary, memory
+    monkeypatch.setattr(kubeconfig, "_SHARED_MEMORY", memory)
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
     user = {"client-certificate-data": DATA, "client-key-data": KEY_DATA}
+    before = elsewhere.stat().st_mtime_ns
     await load(write(user, **{"certificate-authority-data": DATA}))
     await load(write(user, **{"certificate-authority-data": DATA}))
     assert list(elsewhere.iterdir()) == []
+    assert elsewhere.stat().st_mtime_ns > before  # files were there
+
+
+async def test_inline_data_without_a_writable_folder_is_a_clear_error(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write({"token": "abc"}, **{"certificate-authority-data": DATA})
+    monkeypatch.setattr(kubeconfig, "_SHARED_MEMORY", "/nowhere")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    with pytest.raises(ConfigError, match=rf"^kubeconfig {file}: inline .*/tmp.* TMPDIR$"):
+        await load(file)
 
 
 async def test_insecure_skip_tls_verify(write: Write) -> None:
@@ -128,6 +153,19 @@ async def test_a_context_need_not_have_a_user(tmp_path: Path) -> None:
     connection = await load(str(path))
     assert await connection.headers() == {}
     assert connection.base_url == "https://h"
+
+
+@pytest.mark.parametrize(("written", "want"), [("", ""), (", namespace: shop", "shop")])
+async def test_the_namespace_is_that_of_the_context(
+    tmp_path: Path, written: str, want: str
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "clusters: [{name: c, cluster: {server: 'https://h'}}]\n"
+        f"contexts: [{{name: x, context: {{cluster: c{written}}}}}]\ncurrent-context: x\n"
+    )
+    connection = await load(str(path))
+    assert connection.namespace == want
 
 
 async def test_a_user_with_a_password(write: Write) -> None:

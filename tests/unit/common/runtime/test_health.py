@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
+import fastapi
 import prometheus_client
 import pytest
 import uvloop
@@ -73,7 +74,8 @@ async def test_the_endpoints_of_the_ops_address() -> None:
     checks: Checks = {name: functools.partial(ready.__getitem__, name) for name in ready}
     server = ops_server(health, "127.0.0.1:0", checks=checks, registry=registry)
     async with serving(server) as session:
-        assert await answer(session, "/health-check") == (200, "OK")
+        for path in ("/health-check", "/livez", "/healthz"):
+            assert await answer(session, path) == (200, "OK")
         assert await answer(session, "/readyz") == (503, "not ready: pods, vpas")
         ready.update(pods=True, vpas=True)
         assert await answer(session, "/readyz") == (200, "OK")
@@ -85,7 +87,34 @@ async def test_the_endpoints_of_the_ops_address() -> None:
         assert "vpa_things_total 1.0" in text
         health.arm()
         clock.forward(timedelta(minutes=6))
-        assert (await answer(session, "/health-check"))[0] == 500
+        for path in ("/health-check", "/livez", "/healthz"):
+            assert (await answer(session, path))[0] == 500
+
+
+async def test_the_index_lists_every_path_with_a_sentence() -> None:
+    router = fastapi.APIRouter()
+
+    @router.get("/own")
+    async def own() -> str:
+        """Answer with a word. The word is always the same."""
+        return "own"
+
+    server = ops_server(healthy(), "127.0.0.1:0", profiling=True, routers=(router,))
+    async with serving(server) as session:
+        described = json.loads((await answer(session, "/openapi.json"))[1])
+        listed = json.loads((await answer(session, "/"))[1])["paths"]
+        async with session.get("/", headers={"Accept": "text/plain"}) as response:
+            lines = (await response.text()).splitlines()
+    paths = {each["path"]: each for each in listed}
+    assert paths.keys() == described["paths"].keys() | {"/openapi.json", "/docs"}
+    assert paths["/readyz"] == {
+        "path": "/readyz",
+        "methods": ["GET"],
+        "about": "Report whether all checks pass, such as synced caches, for readiness probes.",
+    }
+    assert paths["/own"]["about"] == "Answer with a word."
+    assert all(each["about"].endswith(".") for each in listed)
+    assert [line.split()[0] for line in lines] == sorted(paths)
 
 
 class SlowCollector:
@@ -126,7 +155,10 @@ async def test_the_openapi_page_lists_the_endpoints_of_the_ops_address() -> None
         assert (status, json.loads(text)) == (200, version_info(version()))
     paths = described["paths"]
     assert {path: sorted(methods["get"]["responses"]) for path, methods in paths.items()} == {
+        "/": ["200"],
         "/health-check": ["200", "500"],
+        "/healthz": ["200", "500"],
+        "/livez": ["200", "500"],
         "/readyz": ["200", "503"],
         "/metrics": ["200", "422", "503"],
         "/version": ["200"],

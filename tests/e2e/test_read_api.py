@@ -1,0 +1,257 @@
+"""The read API on a real control plane: three accounts, and the pod proxy of the API server."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from common.errors import KubeError
+from common.kube.client import PatchType
+from common.kube.endpoints import PODS, Endpoint
+from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
+from common.read_model.admission import ADMISSIONS_PATH, REGISTRATION_PATH
+from common.read_model.recommender import VPAS_PATH
+from common.read_model.updater import PLAN_PATH
+from e2e.cluster import Case, Cluster
+from e2e.installation import ADMISSION, COMPONENTS, OPS_PORTS, RECOMMENDER, SYSTEM, UPDATER
+from e2e.kubectl import run_command
+
+PATHS = {RECOMMENDER: VPAS_PATH, UPDATER: PLAN_PATH, ADMISSION: ADMISSIONS_PATH}
+_VPAS = "verticalpodautoscalers.autoscaling.k8s.io"
+_DOCUMENTATION = "192.0.2.10"  # RFC 5737: no machine has it
+_DICTS: Endpoint[dict[str, Any]] = ENDPOINT_SLICES.as_dicts()
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: str
+
+    @property
+    def namespaces(self) -> set[str]:
+        """Return the namespaces of the rows."""
+        return {item["namespace"] for item in msgspec.json.decode(self.body)["items"]}
+
+
+async def ask(cluster: Cluster, component: str, path: str, token: str = "") -> Answer:
+    """Ask the component that leads, on loopback."""
+    (pod,) = await cluster.component_pods(component)
+    return await fetch(pod["status"]["podIP"], OPS_PORTS[component], path, token)
+
+
+async def fetch(host: str, port: int, path: str, token: str = "") -> Answer:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{host}:{port}{path}", headers=headers) as response,
+    ):
+        return Answer(response.status, await response.text())
+
+
+async def account(case: Case, name: str) -> str:
+    """Create a service account in the namespace of the case, and return its token."""
+    kubectl = case.cluster.kubectl
+    await kubectl("create", "serviceaccount", name, namespace=case.namespace)
+    return (await kubectl("create", "token", name, namespace=case.namespace)).strip()
+
+
+@contextlib.asynccontextmanager
+async def three_accounts(case: Case) -> AsyncIterator[dict[str, str]]:
+    """Yield tokens of accounts with rights in all namespaces, in that of the case, and in none."""
+    kubectl, namespace = case.cluster.kubectl, case.namespace
+    role = f"{namespace}-readers"
+    tokens = {name: await account(case, name) for name in ("all", "one", "none")}
+    try:
+        await kubectl("create", "clusterrole", role, "--verb=get", f"--resource={_VPAS}")
+        all_of_them = f"--serviceaccount={namespace}:all"
+        await kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", all_of_them)
+        mine = f"--serviceaccount={namespace}:one"
+        await kubectl(
+            "create", "rolebinding", role, f"--clusterrole={role}", mine, namespace=namespace
+        )
+        yield tokens
+    finally:
+        for kind in ("clusterrolebinding", "clusterrole"):
+            await kubectl("delete", kind, role, "--ignore-not-found")
+
+
+async def test_each_account_reads_the_namespaces_in_which_it_may_get_vpas(case: Case) -> None:
+    cluster, mine, other = case.cluster, case.namespace, f"{case.namespace}-other"
+    await cluster.kubectl("create", "namespace", other)
+    neighbour = Case(cluster, other)
+    try:
+        async with three_accounts(case) as tokens:
+            for each in (case, neighbour):
+                await each.create_vpa("web")
+                await each.deploy("web")
+                await each.wait_until_ready("web")
+            for component, path in PATHS.items():
+
+                async def known(component: str = component, path: str = path) -> bool:
+                    answer = await ask(cluster, component, path, tokens["all"])
+                    assert answer.status == 200, answer.body
+                    return {mine, other} <= answer.namespaces
+
+                await cluster.wait_for(known, f"{component} knows both namespaces")
+                one = await ask(cluster, component, path, tokens["one"])
+                assert (one.status, one.namespaces) == (200, {mine})
+                none = await ask(cluster, component, path, tokens["none"])
+                assert (none.status, none.namespaces) == (200, set())
+                for name, namespace, status in (
+                    ("all", other, 200),
+                    ("one", mine, 200),
+                    ("one", other, 403),
+                    ("none", mine, 403),
+                    ("forged", mine, 401),
+                ):
+                    token = tokens.get(name, tokens["all"][:-4] + "AAAA")
+                    answer = await ask(cluster, component, f"{path}?namespace={namespace}", token)
+                    assert answer.status == status, (component, name, namespace, answer.body)
+            await check_objects(cluster, tokens, mine, other)
+            await check_secrecy(cluster, list(tokens.values()))
+    finally:
+        await cluster.kubectl("delete", "namespace", other, "--wait=false")
+
+
+async def check_objects(cluster: Cluster, tokens: dict[str, str], mine: str, other: str) -> None:
+    """Check answers with a single object."""
+    for name, path, status in (
+        ("one", f"{VPAS_PATH}/{mine}/web", 200),
+        ("one", f"{VPAS_PATH}/{other}/web", 403),
+        ("one", f"{VPAS_PATH}/{other}/none", 403),
+        ("all", f"{VPAS_PATH}/{other}/web", 200),
+        ("all", f"{VPAS_PATH}/{other}/none", 404),
+    ):
+        answer = await ask(cluster, RECOMMENDER, path, tokens[name])
+        assert answer.status == status, (name, path, answer.body)
+    for name, status in (("all", 200), ("one", 403), ("none", 403)):
+        answer = await ask(cluster, ADMISSION, REGISTRATION_PATH, tokens[name])
+        assert answer.status == status, (name, answer.body)
+        assert "PRIVATE KEY" not in answer.body
+
+
+async def check_secrecy(cluster: Cluster, tokens: list[str]) -> None:
+    """Check that no token is in a log or in an answer."""
+    for component, path in PATHS.items():
+        log = await cluster.kubectl("logs", f"deployment/{component}", namespace=SYSTEM)
+        answer = await ask(cluster, component, path)
+        assert not [token for token in tokens if token in log or token in answer.body]
+
+
+async def test_the_pod_proxy_of_an_api_server_needs_no_token_and_another_address_does(
+    case: Case,
+) -> None:
+    """API servers don't forward to loopback, where the components listen here.
+
+    So a relay takes the connections of the API server on another address, and keeps that address.
+    """
+    cluster = case.cluster
+    async with contextlib.AsyncExitStack() as stack:
+        address = await stack.enter_async_context(other_address())
+        for component in COMPONENTS:
+            (pod,) = await cluster.component_pods(component)
+            port = OPS_PORTS[component]
+            await stack.enter_async_context(relay(address, pod["status"]["podIP"], port))
+        await create_pod_with(cluster, case.namespace, address)
+
+        async def proxied(component: str) -> str:
+            port, path = OPS_PORTS[component], PATHS[component]
+            proxy = f"{PODS.object('relay', case.namespace)}:{port}/proxy{path}"
+            try:
+                return (await cluster.client.request("GET", proxy, retry=False)).decode()
+            except KubeError as error:
+                return str(error.status)
+
+        for component, path in PATHS.items():
+            direct = await fetch(address, OPS_PORTS[component], path)
+            assert direct.status == 401, component
+            assert "kubectl port-forward" in direct.body
+            assert await proxied(component) == "401", component
+        made = {
+            "metadata": {
+                "name": case.namespace,
+                "labels": {"kubernetes.io/service-name": "kubernetes"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address]}],
+            "ports": [],
+        }
+        await cluster.client.create(_DICTS, made, namespace=API_SERVER_NAMESPACE)
+        stack.push_async_callback(
+            cluster.client.delete, _DICTS, case.namespace, namespace=API_SERVER_NAMESPACE
+        )
+        for component in COMPONENTS:
+
+            async def answered(component: str = component) -> bool:
+                return (await proxied(component)).startswith('{"metadata":')
+
+            await cluster.wait_for(answered, f"{component} answers its API server")
+
+
+@contextlib.asynccontextmanager
+async def relay(address: str, target: str, port: int) -> AsyncIterator[None]:
+    """Forward connections on ``address`` to the same port of ``target``, from ``address``."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(target, port, local_addr=(address, 0))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pump(reader, there[1]))
+            group.create_task(pump(there[0], writer))
+
+    server = await asyncio.start_server(forward, address, port)
+    async with server:
+        yield
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+    writer.close()
+
+
+async def create_pod_with(cluster: Cluster, namespace: str, address: str) -> None:
+    """Create the pod ``relay`` with this address, which no node starts."""
+    spec = {
+        "containers": [{"name": "app", "image": "none"}],
+        "schedulingGates": [{"name": "example.com/held"}],
+    }
+    pods = PODS.as_dicts()
+    await cluster.client.create(
+        pods, {"metadata": {"name": "relay"}, "spec": spec}, namespace=namespace
+    )
+    await cluster.client.patch(
+        pods,
+        "relay",
+        {"status": {"podIP": address, "podIPs": [{"ip": address}]}},
+        patch_type=PatchType.MERGE,
+        namespace=namespace,
+        subresource="status",
+    )
+
+
+@contextlib.asynccontextmanager
+async def other_address() -> AsyncIterator[str]:
+    """Yield an address of this machine that isn't loopback; add one if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_DOCUMENTATION, 9))  # sends nothing
+            own = str(probe.getsockname()[0])
+        except OSError:
+            own = ""
+    if own:
+        yield own
+        return
+    words = (f"{_DOCUMENTATION}/32", "dev", "lo")
+    code, printed = await run_command("ip", "address", "add", *words)
+    assert code == 0, printed
+    try:
+        yield _DOCUMENTATION
+    finally:
+        await run_command("ip", "address", "del", *words)
