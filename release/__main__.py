@@ -4,14 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from release import bill_of_materials, distribution, licences, named_versions, vulnerabilities
-from release.checks import Release, run_checks
+from release import bill_of_materials, distribution, krew, licences, named_versions, vulnerabilities
+from release.checks import Release, ReleaseCheck, run_checks
 
 ROOT = Path(__file__).resolve().parent.parent
 # In order: the environment of the wheel is described, and the description is checked.
 CHECKS = (
     *named_versions.CHECKS,
     *distribution.CHECKS,
+    ReleaseCheck("archive for krew", krew.check),
     *bill_of_materials.CHECKS,
     *licences.CHECKS,
     *vulnerabilities.CHECKS,

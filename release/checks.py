@@ -83,6 +83,11 @@ class Release:
         """The folder of a virtual environment with the wheel, its dependencies and nothing else."""
         return self.root / "build" / ".venv"
 
+    @property
+    def cli_environment(self) -> Path:
+        """The folder of a virtual environment with what ``kubectl vpa`` needs."""
+        return self.root / "build" / ".venv-cli"
+
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCheck:

@@ -1,0 +1,1 @@
+"""``kubectl vpa``: what the VPAs of a cluster recommend and do, and why."""

@@ -1,0 +1,64 @@
+"""The arguments that all commands have in common."""
+
+import argparse
+import enum
+
+
+class Format(enum.StrEnum):
+    """The value of ``--output``."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    NAME = "name"
+
+
+class ExitCode(enum.IntEnum):
+    """The exit code of a command."""
+
+    OK = 0
+    FAILED = 1  # or an error was found
+    USAGE = 2
+    WARNING = 3  # the worst finding is a warning
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that choose the cluster."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument("--kubeconfig", metavar="FILE", default="", help="Use this kubeconfig.")
+    group.add_argument(
+        "--context", metavar="NAME", default="", help="Use this context of the kubeconfig."
+    )
+
+
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that choose namespaces and VPAs."""
+    group = parser.add_argument_group("scope")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "-n", "--namespace", metavar="NAME", default="", help="Use this namespace. "
+        "Default: that of the context, else default.",
+    )  # fmt: skip
+    which.add_argument("-A", "--all-namespaces", action="store_true", help="Use all namespaces.")
+    group.add_argument(
+        "-l", "--selector", metavar="SELECTOR", default="", help="Use VPAs with these labels."
+    )
+
+
+def add_output(
+    parser: argparse.ArgumentParser, formats: tuple[Format, ...] = tuple(Format)
+) -> None:
+    """Add the arguments that choose the form of the output; the first format is the default."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        type=Format,
+        choices=formats,
+        default=formats[0],
+        help=f"Print {', '.join(formats)}. Default: {formats[0]}.",
+    )
+    group.add_argument("--no-headers", action="store_true", help="Print no headings.")

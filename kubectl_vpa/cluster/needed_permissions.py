@@ -1,0 +1,46 @@
+"""The permissions without which a component doesn't work: ours, and the reference's.
+
+A test checks that our roles grant all of them. They are fewer than the roles have, because what a
+component needs only for some workloads is left out.
+"""
+
+from common.kube.endpoints import (
+    CHECKPOINTS,
+    DEPLOYMENTS,
+    LEASES,
+    LIMIT_RANGES,
+    POD_METRICS,
+    PODS,
+    REPLICA_SETS,
+    VPAS,
+    Access,
+)
+from kubectl_vpa.judge.findings import ADMISSION, RECOMMENDER, UPDATER
+
+_OWNERS = (DEPLOYMENTS.access("list", "watch"), REPLICA_SETS.access("list", "watch"))
+
+NEEDED: dict[str, tuple[Access, ...]] = {
+    RECOMMENDER: (
+        *_OWNERS,
+        PODS.access("list", "watch"),
+        POD_METRICS.access("list"),
+        VPAS.access("list", "watch"),
+        VPAS.access("patch", subresource="status"),
+        CHECKPOINTS.access("list", "create", "patch"),
+    ),
+    UPDATER: (
+        *_OWNERS,
+        PODS.access("list", "watch"),
+        VPAS.access("list", "watch"),
+        LIMIT_RANGES.access("list", "watch"),
+        PODS.access("create", subresource="eviction"),
+        PODS.access("patch", subresource="resize"),
+        LEASES.access("get", names=("vpa-admission-controller",)),
+    ),
+    ADMISSION: (
+        *_OWNERS,
+        VPAS.access("list", "watch"),
+        LIMIT_RANGES.access("list", "watch"),
+        LEASES.access("update", names=("vpa-admission-controller",)),
+    ),
+}

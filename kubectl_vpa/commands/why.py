@@ -1,0 +1,82 @@
+"""``kubectl vpa why``: the state of one object in sentences, and what to do about it."""
+
+import argparse
+
+from kubectl_vpa.arguments import ExitCode, Format, add_connection
+from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.subject import events_of, find
+from kubectl_vpa.commands.session import connected
+from kubectl_vpa.judge.explanation import explain, without_vpa
+from kubectl_vpa.judge.vpa_status import judge_vpa
+from kubectl_vpa.output import formats
+from kubectl_vpa.output.screen import Screen
+from kubectl_vpa.results import Explanation, ResultList
+
+NAME = "why"
+HELP = "Explain the state of a VPA, a pod or a workload, and what would change it."
+
+_TEXT = "text"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "subject",
+        metavar="NAME",
+        help="Explain this VPA, pod or workload: a name, or KIND/NAME such as pod/web-1.",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        help="Use this namespace. Default: that of the context, else default.",
+    )
+    choices = (_TEXT, str(Format.JSON), str(Format.YAML))
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=choices,
+        default=_TEXT,
+        help=f"Print {', '.join(choices)}. Default: {_TEXT}.",
+    )
+    add_connection(parser)
+
+
+async def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Read, explain and print."""
+    async with connected(arguments, screen) as session:
+        reader = session.reader
+        fleet = await read_fleet(reader)
+        subject = await find(reader, fleet, arguments.subject)
+        named = f"{subject.kind} {session.namespace}/{subject.name}"
+        if subject.facts is None:
+            found = without_vpa(named, subject.problem)
+        else:
+            status = judge_vpa(subject.facts, now=session.now)
+            found = explain(named, status, events=await events_of(reader, subject))
+        notes = tuple(reader.notes)
+    screen.finish_progress()
+    content = ResultList(kind="ExplanationList", items=(found,), notes=notes)
+    match arguments.output:
+        case Format.JSON:
+            screen.raw(formats.as_json(content))
+        case Format.YAML:
+            screen.raw(formats.as_yaml(content))
+        case _:
+            _print(found, screen)
+    screen.notes(notes)
+    return ExitCode.OK
+
+
+def _print(found: Explanation, screen: Screen) -> None:
+    state = "not controlled" if found.status is None else found.status.state
+    screen.paragraph(f"{found.subject}: {state}", style="bold")
+    text = " ".join(filter(None, (found.wanted, found.because, found.remedy)))
+    screen.paragraph(text)
+    if found.command:
+        screen.text(f"\n    {found.command}")
+    for each in found.events:
+        screen.text("")
+        screen.paragraph(f"{each.time} {each.reason}: {each.message}", style="dim")

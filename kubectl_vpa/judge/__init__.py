@@ -1,0 +1,1 @@
+"""Decisions of the command line: pure functions from what was read to results."""

@@ -1,0 +1,69 @@
+"""JSON, YAML, CSV and names: the forms for other programs."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubectl_vpa.results import Result, ResultList
+
+
+def as_json(content: ResultList) -> str:
+    """Return indented JSON."""
+    encoded = msgspec.json.encode(content)
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def as_yaml(content: ResultList) -> str:
+    """Return YAML with the fields of the JSON."""
+    return dump_yaml(msgspec.to_builtins(content))
+
+
+def dump_yaml(content: Any) -> str:
+    """Return a YAML document, in the order of the fields."""
+    text: str = yaml.dump(
+        content, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=1000
+    )
+    return text
+
+
+def as_csv(items: Sequence[Result], *, headings: bool) -> str:
+    """Return CSV; nested fields are columns such as ``cpu.request``."""
+    rows = [_flat(msgspec.to_builtins(item)) for item in items]
+    written = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(written, names, lineterminator="\n")
+    if headings and names:
+        writer.writeheader()
+    writer.writerows(rows)
+    return written.getvalue()
+
+
+def _flat(item: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in item.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            found[f"{prefix}{name}"] = " ".join(map(str, value))
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and writes texts of several lines as blocks."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - as the library calls it
+        super().increase_indent(flow, indentless=False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)

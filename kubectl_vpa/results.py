@@ -1,0 +1,154 @@
+"""The objects that commands print: the schema of ``-o json`` and ``-o yaml``.
+
+docs/kubectl-vpa.md documents the fields. Every field is always written, so that a script can rely
+on it. Fields may be added; none changes its meaning or disappears without another ``apiVersion``.
+"""
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+API_VERSION = "cli.vpa/v1"
+"""The version of the schema."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The base of every object that is printed."""
+
+
+class State(enum.StrEnum):
+    """The state of a VPA, the worst first."""
+
+    BLOCKED = "blocked"  # an update is due, or a recommendation, and something prevents it
+    CONFLICTING = "conflicting"  # another VPA or an HPA acts on the same workload
+    NO_DATA = "no data"  # there is no recommendation yet
+    WAITING = "waiting"  # an update is due, or will be
+    OK = "ok"
+
+
+class StatusReason(enum.StrEnum):
+    """Why a VPA has its state."""
+
+    # blocked
+    UNSUPPORTED_TARGET = "unsupported_target"
+    UNREADABLE = "unreadable"
+    NO_ROOM_IN_POD = "no_room_in_pod"
+    RESIZE_INFEASIBLE = "resize_infeasible"
+    RESIZE_ERROR = "resize_error"
+    BELOW_MIN_REPLICAS = "below_min_replicas"
+    REQUIREMENTS_NOT_MET = "requirements_not_met"
+    DISRUPTION_BUDGET = "disruption_budget"
+    # conflicting
+    OTHER_VPA = "other_vpa"
+    AUTOSCALED_HORIZONTALLY = "autoscaled_horizontally"
+    # no data
+    NOT_PROCESSED = "not_processed"
+    NEW = "new"
+    NO_PODS = "no_pods"
+    FETCHING_HISTORY = "fetching_history"
+    NO_SAMPLES = "no_samples"
+    PODS_NOT_SEEN = "pods_not_seen"
+    # waiting
+    UPDATE_DUE = "update_due"
+    RESIZE_DEFERRED = "resize_deferred"
+    RESIZE_IN_PROGRESS = "resize_in_progress"
+    TOO_YOUNG = "too_young"
+    NEXT_POD = "next_pod"
+    # ok
+    RECOMMENDATION_ONLY = "recommendation_only"
+    NOTHING_SCALED = "nothing_scaled"
+    NO_PODS_NOW = "no_pods_now"
+    CLOSE_TO_TARGET = "close_to_target"
+    AT_TARGET = "at_target"
+
+
+class ResourceStatus(Result, frozen=True, kw_only=True):
+    """One resource of a pod: the sums over the containers that have a recommendation."""
+
+    request: str | None = None  # a quantity; null if no container requests it, or there is no pod
+    target: str | None = None  # a quantity; null without a recommendation
+    drift: float | None = None  # relative: -0.9 means that the target is a tenth of the request
+
+
+class VpaResult(Result, frozen=True, kw_only=True):
+    """The status of one VPA."""
+
+    namespace: str
+    name: str
+    workload_kind: str
+    workload_name: str
+    mode: str
+    state: State
+    reason: StatusReason
+    message: str  # the reason in words
+    cpu: ResourceStatus
+    memory: ResourceStatus
+    drift: float | None  # of the resource that differs most
+    pods: int | None  # null if they could not be read
+    pods_due: int  # those that an update is due for, now or later
+    since: datetime | None = None  # of the condition or the pod that explains the state
+    until: datetime | None = None  # before this time the state doesn't change by itself
+
+
+class ResultList(Result, frozen=True, kw_only=True):
+    """The answer of a command: its results, and what it could not see."""
+
+    api_version: str = API_VERSION
+    kind: str
+    items: tuple[Mapping[str, object] | Result, ...]
+    notes: tuple[str, ...] = ()
+
+
+class RecommendationResult(Result, frozen=True, kw_only=True):
+    """The recommendation of one container, as quantities by resource."""
+
+    namespace: str
+    name: str  # of the VPA
+    workload_kind: str
+    workload_name: str
+    container: str
+    target: Mapping[str, str]
+    lower_bound: Mapping[str, str]
+    upper_bound: Mapping[str, str]
+    uncapped_target: Mapping[str, str]
+
+
+class Severity(enum.StrEnum):
+    """The severity of a finding, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    SKIPPED = "skipped"  # the check could not be made
+    OK = "ok"
+
+
+class Finding(Result, frozen=True, kw_only=True):
+    """The result of a check, about one object or about the cluster."""
+
+    check: str
+    severity: Severity
+    about: str  # an object, such as a namespace and a name; may be empty
+    message: str
+    remedy: str  # what to do; empty if nothing has to be done
+
+
+class EventResult(Result, frozen=True, kw_only=True):
+    """An Event about the subject of an explanation."""
+
+    time: str
+    reason: str
+    message: str
+
+
+class Explanation(Result, frozen=True, kw_only=True):
+    """Why a VPA, a pod or a workload has its state; every text is one or more sentences."""
+
+    subject: str  # such as ``Pod shop/web-1``
+    status: VpaResult | None  # null if no VPA is concerned
+    wanted: str
+    because: str
+    remedy: str  # what would change the state; empty if nothing has to
+    command: str  # what to run; may be empty
+    events: tuple[EventResult, ...] = ()

@@ -1,0 +1,48 @@
+"""The program ``kubectl-vpa``, run as a process."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The end of a run of the program."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.out)
+
+    @property
+    def items(self) -> Any:
+        """Return the items of JSON output."""
+        return self.json["items"]
+
+
+async def run_cli(
+    kubeconfig: Path, *arguments: str, width: int = 0, environ: Mapping[str, str] | None = None
+) -> Printed:
+    """Run a command; ``width`` limits its lines as a terminal of this width does."""
+    variables = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    if width:
+        variables["COLUMNS"] = str(width)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "kubectl_vpa", *arguments),
+        env={**variables, "KUBECONFIG": str(kubeconfig), **(environ or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return Printed(process.returncode, out.decode(), err.decode())

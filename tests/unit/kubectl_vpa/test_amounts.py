@@ -1,0 +1,59 @@
+"""Amounts and changes as ``kubectl vpa`` prints them for people."""
+
+import pytest
+
+from kubectl_vpa.output.amounts import change, percent, short
+from kubectl_vpa.results import ResourceStatus
+
+
+@pytest.mark.parametrize(
+    ("resource", "quantity", "want"),
+    [
+        ("cpu", "49m", "49m"),
+        ("cpu", "999m", "999m"),
+        ("cpu", "1", "1"),
+        ("cpu", "1200m", "1.2"),
+        ("cpu", "12340m", "12.3"),
+        ("cpu", "123456m", "123"),
+        ("memory", "250Mi", "250Mi"),
+        ("memory", "511772986", "488Mi"),
+        ("memory", "999Mi", "999Mi"),
+        ("memory", "1000Mi", "0.98Gi"),
+        ("memory", "1Gi", "1Gi"),
+        ("memory", "1999Mi", "1.95Gi"),
+        ("memory", "0", "0"),
+    ],
+)
+def test_a_quantity_has_three_digits(resource: str, quantity: str, want: str) -> None:
+    assert short(resource, quantity) == want
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        (ResourceStatus(request="500m", target="49m", drift=-0.9), "500m → 49m"),
+        (ResourceStatus(request="49m", target="49m", drift=0.0), "49m"),
+        (ResourceStatus(target="49m"), "none → 49m"),
+        (ResourceStatus(request="49m"), "49m → -"),
+        (ResourceStatus(), "-"),
+    ],
+)
+def test_a_change_names_both_amounts(status: ResourceStatus, want: str) -> None:
+    assert change("cpu", status) == want
+
+
+@pytest.mark.parametrize(
+    ("drift", "want"),
+    [
+        (None, "-"),
+        (0.0, "0%"),
+        (0.004, "0%"),
+        (-0.9, "-90%"),
+        (0.34, "+34%"),
+        (9.99, "+999%"),
+        (9.995, "x11"),
+        (11.0, "x12"),
+    ],
+)
+def test_a_drift_is_a_percentage_or_a_factor(drift: float | None, want: str) -> None:
+    assert percent(drift) == want

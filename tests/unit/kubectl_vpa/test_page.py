@@ -1,0 +1,42 @@
+"""docs/kubectl-vpa.md shows real screens, and all reasons and fields."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kubectl_vpa.results import Explanation, Finding, RecommendationResult, StatusReason, VpaResult
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "kubectl-vpa.md").read_text(encoding="utf-8")
+SCREENS = ROOT / "tests" / "process" / "screens"
+_SHOWN = re.compile(r'```text title="([^"]+)"\n(.*?)```', re.DOTALL)
+
+
+@pytest.mark.parametrize("screen", sorted(SCREENS.iterdir()), ids=lambda file: file.stem)
+def test_a_screen_on_the_page_is_the_one_that_is_tested(screen: Path) -> None:
+    shown = dict(_SHOWN.findall(PAGE))
+    assert shown.get(screen.stem) == screen.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("reason", StatusReason)
+def test_the_page_explains_a_reason(reason: StatusReason) -> None:
+    assert re.search(rf"^\|[^|]*\| `{reason}` \| \S", PAGE, re.MULTILINE)
+
+
+FIELDS = [
+    (table, field)
+    for table, result in (
+        ("a VPA", VpaResult),
+        ("a recommendation", RecommendationResult),
+        ("a finding", Finding),
+        ("an explanation", Explanation),
+    )
+    for field in result.__struct_encode_fields__
+]
+
+
+@pytest.mark.parametrize(("table", "field"), FIELDS)
+def test_the_page_explains_a_field(table: str, field: str) -> None:
+    fields = PAGE.partition(f"| field of {table} | content |")[2].partition("\n\n")[0]
+    assert re.search(rf"^\|[^|]*`{field}`", fields, re.MULTILINE)

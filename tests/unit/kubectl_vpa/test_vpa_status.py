@@ -1,0 +1,541 @@
+"""The state of a VPA in ``kubectl vpa status``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+import builders
+from common.api.autoscaling import (
+    ContainerPolicy,
+    ContainerRecommendation,
+    EvictionRequirement,
+    TargetReference,
+    UpdatePolicy,
+    VerticalPodAutoscaler,
+    VpaCondition,
+    VpaStatus,
+)
+from common.api.core import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+)
+from common.api.meta import LabelSelector, ObjectMeta
+from kubectl_vpa.judge.competitors import (
+    BudgetSpec,
+    BudgetStatus,
+    HorizontalPodAutoscaler,
+    HpaSpec,
+    MetricSpec,
+    MetricTarget,
+    PodDisruptionBudget,
+    ResourceMetric,
+)
+from kubectl_vpa.judge.pod_groups import PodGroups
+from kubectl_vpa.judge.vpa_status import VpaFacts, judge_vpa, worst_first
+from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)  # pods of the builder started a day before
+LARGE = {"cpu": "500m", "memory": "1000Mi"}
+SMALL = {"cpu": "50m", "memory": "250Mi"}
+OLD = timedelta(hours=12)
+WIDE = {"lower": {"cpu": "10m", "memory": "10Mi"}, "upper": {"cpu": "2", "memory": "2Gi"}}
+NARROW = {"lower": SMALL, "upper": SMALL}
+
+
+def pods(count: int = 2, *, requests: Mapping[str, str] = LARGE, **more: object) -> list[Pod]:
+    made = builders.pod(containers=(builders.container(requests=requests),))
+    if age := more.get("age"):
+        assert isinstance(age, timedelta)
+        made = replace(made, status=replace(made.status, start_time=NOW - age))
+    if resize := more.get("resize"):
+        assert isinstance(resize, PodCondition)
+        made = replace(made, status=replace(made.status, conditions=(resize,)))
+    if statuses := more.get("statuses"):
+        made = replace(made, status=replace(made.status, container_statuses=statuses))
+    return [
+        replace(made, metadata=replace(made.metadata, name=f"web-{number}"))
+        for number in range(count)
+    ]
+
+
+def recommended(
+    *,
+    target: Mapping[str, str] = SMALL,
+    lower: Mapping[str, str] | None = None,
+    upper: Mapping[str, str] | None = None,
+) -> tuple[ContainerRecommendation, ...]:
+    return (builders.recommendation(target=target, lower=lower, upper=upper),)
+
+
+def vpa(
+    mode: str = "Recreate",
+    *,
+    numbers: tuple[ContainerRecommendation, ...] | None = recommended(**NARROW),
+    conditions: Sequence[tuple[str, str]] = (("RecommendationProvided", ""),),
+    policy: UpdatePolicy | None = None,
+    containers: tuple[ContainerPolicy, ...] = (),
+    age: timedelta = timedelta(days=1),
+) -> VerticalPodAutoscaler:
+    made = builders.vpa(mode=mode, recommendations=numbers, policies=containers, created=NOW - age)
+    status = VpaStatus(
+        recommendation=made.status.recommendation,
+        conditions=tuple(
+            VpaCondition(type=kind, status="True", message=message, last_transition_time=NOW)
+            for kind, message in conditions
+        ),
+    )
+    spec = made.spec if policy is None else replace(made.spec, update_policy=policy)
+    return replace(made, spec=spec, status=status)
+
+
+def hpa(resource: str = "cpu", type: str = "Utilization") -> HorizontalPodAutoscaler:
+    metric = ResourceMetric(name=resource, target=MetricTarget(type=type))
+    return HorizontalPodAutoscaler(
+        metadata=ObjectMeta(name="web-hpa"),
+        spec=HpaSpec(
+            scale_target_ref=TargetReference(kind="Deployment", name="web"),
+            metrics=(MetricSpec(type="Resource", resource=metric),),
+        ),
+    )
+
+
+def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name="guard"),
+        spec=BudgetSpec(selector=LabelSelector(match_labels=labels or {"app": "web"})),
+        status=BudgetStatus(disruptions_allowed=allowed),
+    )
+
+
+def resizing(type: str, reason: str = "") -> PodCondition:
+    return PodCondition(type=type, status="True", reason=reason)
+
+
+def killed(after: timedelta) -> tuple[ContainerStatus, ...]:
+    started = NOW - timedelta(hours=1)
+    ended = ContainerStateTerminated(
+        reason="OOMKilled", started_at=started, finished_at=started + after
+    )
+    return (ContainerStatus(name="app", last_state=ContainerState(terminated=ended)),)
+
+
+USUAL = vpa()
+UNSET = UpdatePolicy(update_mode="Recreate")
+ONLY_UP = EvictionRequirement(resources=("cpu",), change_requirement="TargetHigherThanRequests")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    want: StatusReason
+    state: State
+    message: str
+    vpa: VerticalPodAutoscaler = USUAL
+    pods: Sequence[Pod] | None = tuple(pods())
+    controlled_by: str = ""
+    hpas: Sequence[HorizontalPodAutoscaler] = ()
+    budgets: Sequence[PodDisruptionBudget] = ()
+
+
+BLOCKED, CONFLICTING, NO_DATA, WAITING, OK = State
+R = StatusReason
+CASES = [
+    # blocked
+    Case(
+        id="target isn't supported",
+        want=R.UNSUPPORTED_TARGET,
+        state=BLOCKED,
+        message="Deployment web does not exist",
+        vpa=vpa(conditions=[("ConfigUnsupported", "Deployment web does not exist")]),
+    ),
+    Case(
+        id="no targetRef",
+        want=R.UNSUPPORTED_TARGET,
+        state=BLOCKED,
+        message="the VPA has no targetRef",
+        vpa=replace(vpa(), spec=replace(vpa().spec, target_ref=None)),
+    ),
+    Case(
+        id="a quantity can't be read",
+        want=R.UNREADABLE,
+        state=BLOCKED,
+        message="a quantity of the pods or the VPA can't be read",
+        vpa=vpa(numbers=recommended(target={"cpu": "many"})),
+    ),
+    Case(
+        id="one replica, two are needed by default",
+        want=R.BELOW_MIN_REPLICAS,
+        state=BLOCKED,
+        message="1 running, minReplicas is 2",
+        pods=pods(1),
+    ),
+    Case(
+        id="the VPA's own minReplicas",
+        want=R.BELOW_MIN_REPLICAS,
+        state=BLOCKED,
+        message="2 running, minReplicas is 3",
+        vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=3)),
+    ),
+    Case(
+        id="minReplicas 1 allows the only replica",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="1 pod outside of the recommended range",
+        vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=1)),
+        pods=pods(1),
+    ),
+    Case(
+        id="a resize needs no second replica",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="1 pod outside of the recommended range",
+        vpa=vpa("InPlaceOrRecreate"),
+        pods=pods(1),
+    ),
+    Case(
+        id="evictionRequirements want an increase",
+        want=R.REQUIREMENTS_NOT_MET,
+        state=BLOCKED,
+        message="evictionRequirements don't hold",
+        vpa=vpa(policy=replace(UNSET, eviction_requirements=(ONLY_UP,))),
+    ),
+    Case(
+        id="a disruption budget allows nothing",
+        want=R.DISRUPTION_BUDGET,
+        state=BLOCKED,
+        message="PodDisruptionBudget guard allows no eviction",
+        budgets=[budget(0)],
+    ),
+    Case(
+        id="a disruption budget allows one eviction",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods outside of the recommended range",
+        budgets=[budget(1)],
+    ),
+    Case(
+        id="a disruption budget of other pods",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods outside of the recommended range",
+        budgets=[budget(0, app="other")],
+    ),
+    Case(
+        id="a resize in mode InPlace doesn't fit the node",
+        want=R.RESIZE_INFEASIBLE,
+        state=BLOCKED,
+        message="2 pods too large for the node",
+        vpa=vpa("InPlace"),
+        pods=pods(resize=resizing("PodResizePending", "Infeasible")),
+    ),
+    Case(
+        id="the kubelet fails to resize",
+        want=R.RESIZE_ERROR,
+        state=BLOCKED,
+        message="the kubelet can't resize 2 pods",
+        vpa=vpa("InPlaceOrRecreate"),
+        pods=pods(resize=resizing("PodResizeInProgress", "Error")),
+    ),
+    # conflicting
+    Case(
+        id="another VPA controls the pods",
+        want=R.OTHER_VPA,
+        state=CONFLICTING,
+        message="VPA older controls the same pods",
+        controlled_by="older",
+    ),
+    Case(
+        id="another VPA controls the pods of a VPA without recommendation",
+        want=R.OTHER_VPA,
+        state=CONFLICTING,
+        message="VPA older controls the same pods",
+        vpa=vpa(numbers=None, conditions=()),
+        controlled_by="older",
+    ),
+    Case(
+        id="an HPA scales on the utilization of a controlled resource",
+        want=R.AUTOSCALED_HORIZONTALLY,
+        state=CONFLICTING,
+        message="HPA web-hpa scales on cpu utilization, too",
+        hpas=[hpa()],
+    ),
+    Case(
+        id="an HPA scales on an average value, which requests don't change",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods outside of the recommended range",
+        hpas=[hpa(type="AverageValue")],
+    ),
+    Case(
+        id="an HPA scales on a resource that the VPA leaves alone",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods outside of the recommended range",
+        vpa=vpa(
+            containers=(ContainerPolicy(container_name="*", controlled_resources=("memory",)),)
+        ),
+        hpas=[hpa()],
+    ),
+    Case(
+        id="an HPA beside a VPA that only recommends",
+        want=R.RECOMMENDATION_ONLY,
+        state=OK,
+        message="only recommends",
+        vpa=vpa("Off"),
+        hpas=[hpa()],
+    ),
+    # no data
+    Case(
+        id="a new VPA",
+        want=R.NEW,
+        state=NO_DATA,
+        message="new; no recommender has processed it yet",
+        vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=4, seconds=59)),
+    ),
+    Case(
+        id="no status after five minutes",
+        want=R.NOT_PROCESSED,
+        state=NO_DATA,
+        message="no recommender processes it; is one running?",
+        vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=5)),
+    ),
+    Case(
+        id="a condition that no pods match",
+        want=R.NO_PODS,
+        state=NO_DATA,
+        message="the workload has no pods",
+        vpa=vpa(numbers=None, conditions=[("NoPodsMatched", "No pods match")]),
+        pods=None,
+    ),
+    Case(
+        id="no pods and no recommendation",
+        want=R.NO_PODS,
+        state=NO_DATA,
+        message="the workload has no pods",
+        vpa=vpa(numbers=None),
+        pods=(),
+    ),
+    Case(
+        id="history is being loaded",
+        want=R.FETCHING_HISTORY,
+        state=NO_DATA,
+        message="the recommender is still loading history",
+        vpa=vpa(numbers=None, conditions=[("FetchingHistory", "…")]),
+    ),
+    Case(
+        id="no usage, as our recommender words it",
+        want=R.NO_SAMPLES,
+        state=NO_DATA,
+        message="app: no usage is known.",
+        vpa=vpa(numbers=None, conditions=[("NoSamples", "app: no usage is known.")]),
+    ),
+    Case(
+        id="no usage, without a condition of ours",
+        want=R.NO_SAMPLES,
+        state=NO_DATA,
+        message="no usage has been measured yet",
+        vpa=vpa(numbers=None),
+    ),
+    Case(
+        id="the person may not list pods",
+        want=R.PODS_NOT_SEEN,
+        state=NO_DATA,
+        message="the pods could not be read",
+        pods=None,
+    ),
+    # waiting
+    Case(
+        id="outside of the range",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods outside of the recommended range",
+    ),
+    Case(
+        id="within the range, and old enough",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods far from the target",
+        vpa=vpa(numbers=recommended(**WIDE)),
+        pods=pods(age=OLD),
+    ),
+    Case(
+        id="within the range, and a second too young",
+        want=R.TOO_YOUNG,
+        state=WAITING,
+        message="2 pods within the range, changed 12h after the start",
+        vpa=vpa(numbers=recommended(**WIDE)),
+        pods=pods(age=OLD - timedelta(seconds=1)),
+    ),
+    Case(
+        id="OOM-killed soon after the start",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods OOM-killed soon after the start",
+        vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
+        pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=9))),
+    ),
+    Case(
+        id="OOM-killed after ten minutes",
+        want=R.TOO_YOUNG,
+        state=WAITING,
+        message="2 pods within the range, changed 12h after the start",
+        vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
+        pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=10))),
+    ),
+    Case(
+        id="mode Initial",
+        want=R.NEXT_POD,
+        state=WAITING,
+        message="applies to pods that are created",
+        vpa=vpa("Initial"),
+    ),
+    Case(
+        id="a resize waits for room",
+        want=R.RESIZE_DEFERRED,
+        state=WAITING,
+        message="2 pods waiting for room on the node",
+        vpa=vpa("InPlaceOrRecreate"),
+        pods=pods(resize=resizing("PodResizePending", "Deferred")),
+    ),
+    Case(
+        id="a resize goes on",
+        want=R.RESIZE_IN_PROGRESS,
+        state=WAITING,
+        message="2 pods being resized",
+        vpa=vpa("InPlace"),
+        pods=pods(resize=resizing("PodResizeInProgress")),
+    ),
+    Case(
+        id="a resize that doesn't fit leads to an eviction",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="2 pods too large for the node, to be evicted",
+        vpa=vpa("InPlaceOrRecreate"),
+        pods=pods(resize=resizing("PodResizePending", "Infeasible")),
+    ),
+    Case(
+        id="some pods are updated already",
+        want=R.UPDATE_DUE,
+        state=WAITING,
+        message="1 pod outside of the recommended range",
+        pods=[*pods(3, requests=SMALL), *pods(1)],
+    ),
+    # ok
+    Case(
+        id="mode Off",
+        want=R.RECOMMENDATION_ONLY,
+        state=OK,
+        message="only recommends",
+        vpa=vpa("Off"),
+    ),
+    Case(
+        id="every container has mode Off",
+        want=R.NOTHING_SCALED,
+        state=OK,
+        message="no container of the pods is scaled",
+        vpa=vpa(containers=(ContainerPolicy(container_name="*", mode="Off"),)),
+    ),
+    Case(
+        id="a recommendation, and no pods now",
+        want=R.NO_PODS_NOW,
+        state=OK,
+        message="no pods now; new ones get the target",
+        pods=(),
+    ),
+    Case(
+        id="within the range, nine percent from the target",
+        want=R.CLOSE_TO_TARGET,
+        state=OK,
+        message="close to the target",
+        vpa=vpa(numbers=recommended(target={"cpu": "455m"}, **WIDE)),
+    ),
+    Case(
+        id="at the target",
+        want=R.AT_TARGET,
+        state=OK,
+        message="all pods have the target",
+        pods=pods(requests=SMALL),
+    ),
+]
+
+
+def judged(case: Case) -> VpaResult:
+    groups = PodGroups()
+    groups.add(case.pods or ())
+    return judge_vpa(
+        VpaFacts(
+            vpa=case.vpa,
+            groups=None if case.pods is None else list(groups.groups.values()),
+            controlled_by=case.controlled_by,
+            hpas=case.hpas,
+            budgets=case.budgets,
+        ),
+        now=NOW,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_state_of_a_vpa_and_its_reason(case: Case) -> None:
+    result = judged(case)
+    assert (result.reason, result.state, result.message) == (case.want, case.state, case.message)
+
+
+def test_every_reason_but_one_that_needs_a_special_pod_has_a_case() -> None:
+    assert set(StatusReason) - {case.want for case in CASES} == {StatusReason.NO_ROOM_IN_POD}
+
+
+def test_the_numbers_are_those_of_the_pods_that_differ_most() -> None:
+    result = judged(CASES[-1])
+    assert result.cpu == ResourceStatus(request="50m", target="50m", drift=0.0)
+    (mixed,) = (case for case in CASES if case.id == "some pods are updated already")
+    result = judged(mixed)
+    assert result.cpu == ResourceStatus(request="500m", target="50m", drift=-0.9)
+    assert result.memory == ResourceStatus(request="1000Mi", target="250Mi", drift=-0.75)
+    assert (result.drift, result.pods, result.pods_due) == (-0.9, 4, 1)
+
+
+def test_containers_of_a_pod_are_added_up() -> None:
+    pod = builders.pod(
+        containers=(
+            builders.container("app", requests={"cpu": "100m"}),
+            builders.container("side", requests={"cpu": "1", "memory": "64Mi"}),
+        )
+    )
+    numbers = (
+        builders.recommendation("app", target={"cpu": "150m", "memory": "100Mi"}),
+        builders.recommendation("side", target={"cpu": "500m", "memory": "28Mi"}),
+    )
+    case = Case(
+        id="", want=R.UPDATE_DUE, state=WAITING, message="", vpa=vpa(numbers=numbers), pods=[pod]
+    )
+    result = judged(case)
+    assert result.cpu == ResourceStatus(request="1100m", target="650m", drift=-0.4091)
+    assert result.memory == ResourceStatus(request="64Mi", target="128Mi", drift=1.0)
+
+
+def test_the_worst_comes_first_then_what_differs_most_then_by_name() -> None:
+    blocked = judged(CASES[0])
+    waiting = judged(next(case for case in CASES if case.id == "outside of the range"))
+    ok = judged(CASES[-1])
+    named = [(ok, "z"), (waiting, "b"), (waiting, "a"), (blocked, "z")]
+    results = [replace(one, name=name) for one, name in named]
+    further = replace(waiting, name="c", drift=5.0)
+    found = sorted([*results, further], key=worst_first)
+    assert [(one.state, one.name) for one in found] == [
+        ("blocked", "z"),
+        ("waiting", "c"),
+        ("waiting", "a"),
+        ("waiting", "b"),
+        ("ok", "z"),
+    ]
+
+
+def test_until_is_when_the_oldest_pod_is_old_enough() -> None:
+    (case,) = (case for case in CASES if case.id == "within the range, and a second too young")
+    assert judged(case).until == NOW + timedelta(seconds=1)
