@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import ipaddress
+import os
 import ssl
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from controlplane.binaries import Binaries
 from controlplane.commands import Ports
 from controlplane.containers.endpoint import KubeletEndpoint
 from controlplane.containers.pods import LocalPods
-from controlplane.containers.site import LOOPBACK, Site
+from controlplane.containers.site import LOOPBACK, Site, network_of
 from controlplane.files import Files, write_files
 from controlplane.metrics_api import METRICS_HOST, MetricsApi
 from controlplane.processes import ProcessUsage, free_ports
@@ -133,6 +135,7 @@ async def running_control_plane(
     pullable: Collection[str] | None = None,
     metrics: bool = True,
     webhooks: Sequence[str] = (),
+    pod_network: str = "",
 ) -> AsyncIterator[ControlPlane]:
     """Run a cluster while the context is entered; on entry it is ready.
 
@@ -140,10 +143,14 @@ async def running_control_plane(
     exist with their default service accounts, and, unless ``metrics`` is False, the metrics API is
     announced. ``folder`` gets keys, data and logs, and must be new; ``port`` 0 selects a free one.
     Containers whose image ``images`` names run as processes of this machine, by the given command;
-    all others are simulated. With ``pullable``, containers with another image, tag included, don't
-    start. The scenario's version is ignored: the programs determine it. The API server shows
-    the client certificate ``files.WEBHOOK_CLIENT`` to ``webhooks``, named by their hosts, if they
-    request one.
+    all others are simulated. With ``pullable`` the nodes are strict: containers with another image,
+    tag included, don't start, and no pod starts without its Secrets and ConfigMaps. The scenario's
+    version is ignored: the programs determine it. The API server shows the client certificate
+    ``files.WEBHOOK_CLIENT`` to ``webhooks``, named by their hosts, if they request one.
+
+    Processes get addresses on loopback, which endpoints of Services can't have. With
+    ``pod_network`` they get addresses of this network, all of which must be this machine's, and the
+    API server dials the endpoints of Services.
 
     Raises:
         ConfigError: programs are missing, or there are no free ports.
@@ -158,7 +165,7 @@ async def running_control_plane(
         files, url=ports.url, now=clock.now(), hosts=(METRICS_HOST,), webhooks=webhooks
     )
     admin = _connection(ports, files, "admin")
-    servers = Servers.of(binaries, files, ports)
+    servers = Servers.of(binaries, files, ports, dial_endpoints=bool(pod_network))
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(servers.running(admin))
         client = await stack.enter_async_context(_client(admin, "controlplane"))
@@ -166,7 +173,12 @@ async def running_control_plane(
         version = await _version(client)
         kubelet_client = await stack.enter_async_context(kubelet_client)
         images = images or {}
-        site = Site(server=ports.url, authority=written.authority, folder=files.folder)
+        site = Site(
+            server=ports.url,
+            authority=written.authority,
+            folder=files.folder,
+            network=pod_network or network_of(os.getpid()),
+        )
         simulation = simulation_of(scenario, version, images=images, pullable=pullable)
         pods = LocalPods(site, kubelet_client, clock, images=images, can_pull=simulation.can_pull)
         stack.push_async_callback(pods.close)
@@ -184,9 +196,11 @@ async def running_control_plane(
         metrics_api: MetricsApi | None = None
         if metrics:
             server = MetricsServer(kubelets, clock, window=scenario.metrics_window)
-            listener = await stack.enter_async_context(Listener(server, tls=tls))
+            address = _first_address(pod_network) if pod_network else ""
+            listener = Listener(server, tls=tls, host=address or LOOPBACK)
+            await stack.enter_async_context(listener)
             components.append(server.run)
-            metrics_api = MetricsApi(listener.port, written.authority)
+            metrics_api = MetricsApi(listener.port, written.authority, address)
         plane = ControlPlane(
             authority=written.authority,
             kubeconfig=written.kubeconfig,
@@ -216,6 +230,11 @@ def _ports(port: int) -> Ports:
         controller_manager=controllers,
         scheduler=scheduler,
     )
+
+
+def _first_address(network: str) -> str:
+    """Return an address that no pod gets: :class:`Addresses` keeps the first ones free."""
+    return str(ipaddress.ip_network(network)[1])
 
 
 def _connection(ports: Ports, files: Files, user: str) -> Connection:

@@ -52,11 +52,14 @@ def etcd(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
     ]
 
 
-def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
+def api_server(
+    binaries: Binaries, files: Files, ports: Ports, *, dial_endpoints: bool = False
+) -> list[str]:
     """Return the command of kube-apiserver, with RBAC, tokens, aggregation and an audit log.
 
-    The admission plugins are the default ones. There is no kube-proxy: without aggregator routing,
-    a Service of type ExternalName reaches webhooks and aggregated APIs on loopback.
+    The admission plugins are the default ones. There is no kube-proxy, so nothing answers on the
+    address of a Service. The server reaches webhooks and aggregated APIs by the name of a Service
+    of type ExternalName; with ``dial_endpoints`` by the endpoints of a Service of type ClusterIP.
     """
     return [
         str(binaries.path("kube-apiserver")),
@@ -80,7 +83,7 @@ def api_server(binaries: Binaries, files: Files, ports: Ports) -> list[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={files.certificate('front-proxy')}",
         f"--proxy-client-key-file={files.key('front-proxy')}",
-        "--enable-aggregator-routing=false",
+        f"--enable-aggregator-routing={str(dial_endpoints).lower()}",
         f"--kubelet-client-certificate={files.certificate('kubelet-client')}",
         f"--kubelet-client-key={files.key('kubelet-client')}",
         "--kubelet-preferred-address-types=InternalIP",

@@ -14,7 +14,9 @@ _NAMESPACE = "kube-system"
 _SERVICE = "metrics-server"
 METRICS_HOST = f"{_SERVICE}.{_NAMESPACE}.svc"  # the name in its certificate
 _CLOSED_PORT = 1
+_SERVICE_PORT = 443
 _SERVICES = Endpoint("", "v1", "services", "Service", dict[str, Any])
+_SLICES = Endpoint("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict[str, Any])
 _API_SERVICES = Endpoint(
     "apiregistration.k8s.io", "v1", "apiservices", "APIService", dict[str, Any], namespaced=False
 )
@@ -26,20 +28,23 @@ class MetricsApi:
 
     port: int
     authority: str  # PEM, of its certificate
+    address: str = ""  # that API servers dial; empty: localhost
 
     async def announce(self, client: KubeClient) -> None:
-        """Create the Service and the APIService.
-
-        An ExternalName Service has no target port: the APIService's port is dialled.
-        """
-        await client.create(
-            _SERVICES,
-            {
-                "metadata": {"name": _SERVICE},
-                "spec": {"type": "ExternalName", "externalName": "localhost"},
-            },
-            namespace=_NAMESPACE,
-        )
+        """Create the Service, its endpoint if it has an address, and the APIService."""
+        metadata = {"name": _SERVICE, "labels": {"kubernetes.io/service-name": _SERVICE}}
+        ports = [{"port": _SERVICE_PORT, "targetPort": self.port}]
+        by_name = {"type": "ExternalName", "externalName": "localhost"}
+        service = {"metadata": metadata, "spec": {"ports": ports} if self.address else by_name}
+        await client.create(_SERVICES, service, namespace=_NAMESPACE)
+        if self.address:
+            endpoints = {
+                "metadata": metadata,
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": [self.address], "conditions": {"ready": True}}],
+                "ports": [{"port": self.port, "name": ""}],
+            }
+            await client.create(_SLICES, endpoints, namespace=_NAMESPACE)
         await client.create(
             _API_SERVICES,
             {
@@ -49,7 +54,7 @@ class MetricsApi:
                     "version": VERSION,
                     "groupPriorityMinimum": 100,
                     "versionPriority": 100,
-                    "service": {"namespace": _NAMESPACE, "name": _SERVICE, "port": self.port},
+                    "service": {"namespace": _NAMESPACE, "name": _SERVICE, "port": self._dialled},
                     "caBundle": b64encode(self.authority.encode()).decode(),
                 },
             },
@@ -62,7 +67,12 @@ class MetricsApi:
         try:
             yield
         finally:
-            await self._dial(client, self.port)
+            await self._dial(client, self._dialled)
+
+    @property
+    def _dialled(self) -> int:
+        """The port of the Service. An ExternalName Service has no target port."""
+        return _SERVICE_PORT if self.address else self.port
 
     async def _dial(self, client: KubeClient, port: int) -> None:
         await client.patch(

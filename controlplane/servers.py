@@ -37,16 +37,20 @@ class Servers:
     scheduler: Server
 
     @classmethod
-    def of(cls, binaries: Binaries, files: Files, ports: Ports) -> "Servers":
+    def of(
+        cls, binaries: Binaries, files: Files, ports: Ports, *, dial_endpoints: bool = False
+    ) -> "Servers":
         """Return the servers, not started."""
 
         def server(name: str, command: Sequence[str]) -> Server:
             return Server(name, command, files.log(name))
 
+        api = commands.api_server(binaries, files, ports, dial_endpoints=dial_endpoints)
+
         return cls(
             ports,
             server("etcd", commands.etcd(binaries, files, ports)),
-            server("kube-apiserver", commands.api_server(binaries, files, ports)),
+            server("kube-apiserver", api),
             server("kube-controller-manager", commands.controller_manager(binaries, files, ports)),
             server("kube-scheduler", commands.scheduler(binaries, files, ports)),
         )

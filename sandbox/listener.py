@@ -37,13 +37,16 @@ class Listener:
     end then are cancelled.
     """
 
-    def __init__(self, app: Any, *, tls: ssl.SSLContext | None, port: int = 0) -> None:
-        """Bind ``port`` on 127.0.0.1; 0 selects a free one. Without ``tls`` serve plain HTTP.
+    def __init__(
+        self, app: Any, *, tls: ssl.SSLContext | None, port: int = 0, host: str = "127.0.0.1"
+    ) -> None:
+        """Bind ``port`` of ``host``; 0 selects a free one. Without ``tls`` serve plain HTTP.
 
         Raises:
             ConfigError: the port is in use, or not permitted.
         """
-        self._socket = _bound(port)
+        self._host = host
+        self._socket = _bound(host, port)
         self._tls = tls
         self._app = app
         self._config = uvicorn.Config(
@@ -69,7 +72,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{self._host}:{self.port}"
 
     async def __aenter__(self) -> Self:
         self._config.load()
@@ -84,7 +87,7 @@ class Listener:
         """
         port = self.port
         self.close()
-        self._socket = _bound(port)
+        self._socket = _bound(self._host, port)
         await self._cut()
 
     async def resume(self) -> None:
@@ -143,8 +146,8 @@ class Listener:
         self._socket.close()
 
 
-def _bound(port: int) -> socket.socket:
-    """Return a bound socket on loopback with an explicit protocol.
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a bound socket with an explicit protocol.
 
     asyncio disables Nagle's algorithm only for these sockets. With the algorithm a response that
     follows a TLS ticket would wait for 40 ms.
@@ -152,8 +155,8 @@ def _bound(port: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind(("127.0.0.1", port))
+        bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise ConfigError(f"can't listen on 127.0.0.1:{port}: {error.strerror}") from error
+        raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
     return bound

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from controlplane.containers.folders import inside
 from controlplane.containers.observations import ProbeKind
 from controlplane.containers.probes import run_probes
 from controlplane.containers.process import Command, Process
-from controlplane.containers.site import LOOPBACK, Place, Site, network_of
+from controlplane.containers.site import LOOPBACK, Place, Site
 from controlplane.containers.sources import Data, Reference, Sources
 from controlplane.containers.variables import VariableError, environment, references
 from controlplane.containers.volumes import TOKEN_FOLDER, VolumeError, Volumes
@@ -50,7 +49,7 @@ class LocalPods:
         self._images = images
         self._can_pull = can_pull
         self._report: OnObservation = _unreported
-        self.addresses = Addresses(network_of(os.getpid()))
+        self.addresses = Addresses(site.network)
         self._site = site
         self._client = client
         self._clock = clock
@@ -204,8 +203,6 @@ class _LocalPod:
                 problem = (CONFIG_ERROR, str(error))
             if not self._can_pull(spec):
                 problem = (IMAGE_ERROR, f'Back-off pulling image "{spec.image}"')
-            elif spec.image_name not in self._images:
-                continue  # it is simulated
             if problem != self._problems.get(spec.name):
                 self._problems[spec.name] = problem
                 self._report(partial(observations.configured, name=spec.name, problem=problem))
@@ -221,7 +218,7 @@ class _LocalPod:
             or pod.deleting
             or pod.phase.is_terminal
         ):
-            run.process.stop(_grace(pod, container))
+            run.process.stop(_grace(pod, container), after=_pre_stop(container.spec))
         if not wanted or (run is not None and run.container_id == wanted) or pod.deleting:
             return None
         log = _log(self._site.folder, self._uid, container.name, container.restarts)
@@ -322,6 +319,12 @@ def _grace(pod: PodRun, container: Container) -> float:
         return meta.deletion_grace_period_seconds
     usual = spec.termination_grace_period_seconds
     return _USUAL_GRACE if usual is None else usual
+
+
+def _pre_stop(container: ContainerSpec) -> float:
+    """Return the seconds that a container sleeps before SIGTERM."""
+    hook = container.lifecycle and container.lifecycle.pre_stop
+    return hook.sleep.seconds if hook and hook.sleep else 0
 
 
 def _log(folder: Path, uid: str, container: str, restarts: int) -> Path:

@@ -82,19 +82,20 @@ class Process:
         """Return True if it was stopped before it ran. Checked again after every wait."""
         return self._unwanted
 
-    def stop(self, grace: float) -> None:
-        """Send SIGTERM now, SIGKILL after ``grace`` seconds. A second call changes nothing."""
+    def stop(self, grace: float, *, after: float = 0) -> None:
+        """Send SIGTERM ``after`` seconds, SIGKILL after ``grace``. Only the first call counts."""
         if grace <= 0:
             self.kill()
         elif self._stopping is None:
             self._unwanted = True
-            self._stopping = asyncio.create_task(self._stop(grace))
+            self._stopping = asyncio.create_task(self._stop(grace, min(after, grace)))
 
-    async def _stop(self, grace: float) -> None:
+    async def _stop(self, grace: float, after: float) -> None:
+        await asyncio.sleep(after)
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(grace)
+        await asyncio.sleep(grace - after)
         self.kill()
 
     def kill(self) -> None:

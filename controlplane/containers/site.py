@@ -29,6 +29,7 @@ class Site:
     server: str  # URL of the API server, for the pods' kubeconfigs
     authority: str  # PEM, of its certificate
     folder: Path  # of volumes and logs; it must exist
+    network: str  # of the pods' addresses, all of which are this machine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Simulation:
     timing: Timing
     usage: Sequence[UsageRule] = ()
     images: Collection[str] = ()  # of containers that run as processes of this machine
-    pullable: Collection[str] | None = None  # images with their tags; None: every image
+    pullable: Collection[str] | None = None  # images with their tags; None: the node isn't strict
 
     def is_local(self, spec: ContainerSpec) -> bool:
         """Return True if a container isn't simulated: it is a process, or has no image to run."""
@@ -108,8 +108,6 @@ class PodRun:
     notices: list[Notice] = field(default_factory=list)
     released: bool = False  # something was freed: deferred resizes may fit now
 
-    # Properties
-
     @property
     def uid(self) -> str:
         return self.object.metadata.uid
@@ -140,6 +138,11 @@ class PodRun:
         """True if a container is a process of this machine."""
         return any(one.local for one in self.containers.values())
 
+    @property
+    def is_observed(self) -> bool:
+        """True if its start waits for volumes and variables, as every start on a strict node."""
+        return self.is_local or self.simulation.pullable is not None
+
     def moment(self, container: Container, now: datetime) -> Moment:
         """Return the time and the container's age, for a usage model."""
         meta = self.object.metadata
@@ -164,8 +167,6 @@ class PodRun:
         self.notices.append(
             Notice(reason=reason, message=message, warning=warning, container=container)
         )
-
-    # Start
 
     def observe(self, pod: RunnablePod) -> None:
         """Update the object."""
@@ -193,7 +194,7 @@ class PodRun:
             {**{name: one.spec.wanted for name, one in self.containers.items()}, **self.desired}
         )
         self.ip = ip
-        self.held = self.is_local
+        self.held = self.is_observed
         delay = _either(self.faults.start_delay, self.simulation.timing.start_delay)
         self.starts_at = now + timedelta(seconds=delay)
 
@@ -208,8 +209,6 @@ class PodRun:
         if WHOLE_POD in self.actuated:
             running[WHOLE_POD] = self.actuated[WHOLE_POD]
         self.occupied = occupied(self.object.spec, self.allocated, running)
-
-    # Running
 
     def advance(self, now: datetime) -> None:
         """Do what is due, except for resizes, which ``sandbox.kubelet.resizing`` does."""

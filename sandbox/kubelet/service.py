@@ -280,7 +280,7 @@ class Kubelets:
         if due is not None:
             delay = max(_SHORTEST, (due - now) / timedelta(seconds=1))
             self._queue.add_later(uid, delay)
-        if self._processes is not None and pod.is_local:
+        if self._processes is not None and pod.is_observed:
             self._processes.follow(pod)
         self._collect(pod, node)
         await self._write(pod, node)

@@ -99,6 +99,24 @@ class VolumeMount(Wire, frozen=True, kw_only=True):
     sub_path: str = ""
 
 
+class Sleep(Wire, frozen=True, kw_only=True):
+    """A wait before a container is stopped."""
+
+    seconds: int = 0
+
+
+class Handler(Wire, frozen=True, kw_only=True):
+    """A hook of a container; other kinds aren't supported."""
+
+    sleep: Sleep | None = None
+
+
+class Lifecycle(Wire, frozen=True, kw_only=True):
+    """The hooks of a container."""
+
+    pre_stop: Handler | None = None
+
+
 class ContainerSpec(Wire, frozen=True, kw_only=True):
     """A container to run."""
 
@@ -112,6 +130,7 @@ class ContainerSpec(Wire, frozen=True, kw_only=True):
     env_from: tuple[EnvFrom, ...] | None = None
     ports: tuple[ContainerPort, ...] | None = None
     volume_mounts: tuple[VolumeMount, ...] | None = None
+    lifecycle: Lifecycle | None = None  # of a container that is a process
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None

@@ -22,6 +22,7 @@ _EVERYTHING = frozenset(
     {
         "",
         "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+        "status.phase!=Succeeded,status.phase!=Failed",
         "status.phase!=Pending",
         "reason=Evicted",  # there are no Events
     }

@@ -16,11 +16,13 @@ _EMPTY = (
     ("", "v1", "services", "Service"),
     ("apps", "v1", "statefulsets", "StatefulSet"),
     ("apps", "v1", "daemonsets", "DaemonSet"),
+    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     ("batch", "v1", "jobs", "Job"),
     ("batch", "v1", "cronjobs", "CronJob"),
     ("coordination.k8s.io", "v1", "leases", "Lease"),
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
 )
-"""Kinds without objects that the components read."""
+"""Kinds without objects that the components or the command line read."""
 
 Kind = tuple[str, str, str, str]
 """Group, version, resource and kind."""

@@ -10,7 +10,18 @@ import pytest
 import yaml
 
 import admission.registration
+import page_commands
 from admission.settings import AdmissionSettings
+from chart_matrix import (
+    EVERYTHING,
+    FAIL,
+    HOST_NETWORK,
+    ISSUER,
+    MATRIX,
+    MONITORING,
+    SELECTORS,
+    Values,
+)
 from common.flags import read_flags
 from common.version import version
 from helm_program import CHART, NEEDS_HELM, helm, template
@@ -21,7 +32,6 @@ from updater.settings import UpdaterSettings
 pytestmark = [*NEEDS_HELM, *needs_kubectl()]
 
 Object = dict[str, Any]
-Values = dict[str, Any]
 Identity = tuple[str, str, str]
 
 DEPLOY = CHART.parent
@@ -36,62 +46,6 @@ SETTINGS = {
     "vpa-recommender": RecommenderSettings,
     "vpa-updater": UpdaterSettings,
     "vpa-admission-controller": AdmissionSettings,
-}
-FAIL: Values = {"webhook": {"failurePolicy": "Fail", "timeoutSeconds": 7}}
-SELECTORS: Values = {
-    "webhook": {
-        "namespaceSelector": {"matchLabels": {"vpa": "enabled"}},
-        "objectSelector": {"matchExpressions": [{"key": "vpa", "operator": "Exists"}]},
-    }
-}
-ISSUER: Values = {
-    "certificates": {
-        "mode": "cert-manager",
-        "secretName": "webhook",
-        "issuerRef": {"kind": "ClusterIssuer", "name": "internal"},
-    }
-}
-HOST_NETWORK: Values = {
-    "admission": {"webhookPort": 9443, "opsPort": 9444, "pods": {"hostNetwork": True}}
-}
-MONITORING: Values = {
-    "monitoring": {name: {"enabled": True} for name in ("serviceMonitor", "alerts", "dashboard")}
-}
-EVERYTHING: Values = {
-    **ISSUER,
-    **MONITORING,
-    "labels": {"team": "platform"},
-    "annotations": {"owner": "platform"},
-    "crds": {"keep": False},
-    "featureGates": {"InPlace": True, "CPUStartupBoost": False},
-    "ignoredNamespaces": ["kube-public", "kube-node-lease"],
-    "image": {"registry": "localhost:5000", "tag": "9", "pullSecrets": [{"name": "registry"}]},
-    "pods": {
-        "labels": {"cost": "shared"},
-        "annotations": {"note": "shared"},
-        "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
-        "nodeSelector": {"role": "infra"},
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "hostNetwork": True,
-    },
-    "recommender": {
-        "replicas": 1,
-        "leaderElection": False,
-        "opsPort": 9942,
-        "args": ["--memory-saver=true"],
-        "rules": [{"apiGroups": ["example.com"], "resources": ["apps"], "verbs": ["get"]}],
-        "image": {"digest": f"sha256:{'0' * 64}"},
-        "annotations": {"note": "recommender"},
-        "serviceAccountAnnotations": {"role": "recommender"},
-        "pods": {"hostNetwork": False, "priorityClassName": "", "tolerations": []},
-    },
-    "updater": {"replicas": 0, "podDisruptionBudget": {"enabled": False}},
-    "admission": {"webhookPort": 9443, "opsPort": 9444},
-    "webhook": {**FAIL["webhook"], **SELECTORS["webhook"], "labels": {"tier": "control"}},
-    "externalMetrics": {"enabled": True, "cpuMetric": "cpu", "memoryMetric": "memory"},
-    "dryRunPreflight": {"enabled": True},
-    "networkPolicy": {"enabled": True, "apiServers": ["10.0.0.1/32"]},
 }
 
 
@@ -186,11 +140,7 @@ def test_every_object_has_the_labels_of_helm(values: Values) -> None:
 # Lint
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{}, FAIL, SELECTORS, ISSUER, HOST_NETWORK, MONITORING, EVERYTHING],
-    ids=["defaults", "fail", "selectors", "issuer", "host network", "monitoring", "everything"],
-)
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
 def test_lint_has_nothing_to_say(values: Values) -> None:
     lines = helm("lint", str(CHART), "--strict", "--quiet", values=values)
     assert lines.strip() in ("", "1 chart(s) linted, 0 chart(s) failed")
@@ -275,6 +225,35 @@ def test_ports_of_the_host_network_are_those_of_the_flags() -> None:
 def test_without_leader_election_there_is_no_lease() -> None:
     leases = [name for kind, _, name in by_identity(template(EVERYTHING)) if kind == "Lease"]
     assert sorted(leases) == ["vpa-admission-controller", "vpa-updater"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "ops", "webhook"),
+    [
+        pytest.param([], [], None, id="unknown addresses of API servers"),
+        pytest.param(["10.0.0.1/32"], ["10.0.0.1/32"], ["10.0.0.1/32"], id="known addresses"),
+    ],
+)
+def test_api_servers_reach_the_ops_ports_and_call_the_webhook(
+    addresses: list[str], ops: list[str], webhook: list[str] | None
+) -> None:
+    found = by_identity(template({"networkPolicy": {"enabled": True, "apiServers": addresses}}))
+
+    def blocks(name: str) -> list[str] | None:
+        (rule,) = found["NetworkPolicy", "kube-system", name]["spec"]["ingress"]
+        callers = rule.get("from")
+        if callers is None:
+            return None  # all callers
+        return [each["ipBlock"]["cidr"] for each in callers if "ipBlock" in each]
+
+    assert (blocks("vpa-ops"), blocks("vpa-webhook")) == (ops, webhook)
+
+
+def test_the_addresses_of_api_servers_are_read_in_their_own_namespace() -> None:
+    found = by_identity(template(EVERYTHING, namespace="autoscaling"))
+    binding = found["RoleBinding", "default", "system:vpa-api-server-addresses"]
+    assert ("Role", "default", "system:vpa-api-server-addresses") in found
+    assert {subject["namespace"] for subject in binding["subjects"]} == {"autoscaling"}
 
 
 def test_rules_become_a_role_of_the_account() -> None:
@@ -373,3 +352,13 @@ def test_an_issuer_of_the_cluster_replaces_the_own_authority() -> None:
     assert certificate["spec"]["issuerRef"] == {"kind": "ClusterIssuer", "name": "internal"}
     (volume,) = pod(found.values(), "vpa-admission-controller")["volumes"]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"] == "webhook"
+
+
+# Its page
+
+
+def test_the_values_of_the_page_are_accepted() -> None:
+    (shown,) = page_commands.manifests(page_commands.CHART).values()
+    objects = by_identity(template(yaml.safe_load(shown)))
+    pods = objects["Deployment", "kube-system", "vpa-admission-controller"]["spec"]["template"]
+    assert pods["spec"]["hostNetwork"] is True

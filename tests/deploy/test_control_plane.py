@@ -16,8 +16,9 @@ from admission.registration import OWN_PODS, of_settings
 from admission.settings import AdmissionSettings
 from common.flags import read_flags
 from common.version import version
+from page_commands import ROOT
 from recommender.settings import RecommenderSettings
-from static_pods import CONTROL_PLANE, PAGE, ROOT, STATIC_PODS, page_commands, static_pod
+from static_pods import CONTROL_PLANE, PAGE, STATIC_PODS, page_commands, static_pod
 from updater.settings import UpdaterSettings
 
 Settings = RecommenderSettings | UpdaterSettings | AdmissionSettings
@@ -233,7 +234,7 @@ def test_systemd_rates_the_exposure_of_the_unit_as_low(unit: Path) -> None:
 
 
 def test_commands_of_the_page_name_files_and_units_that_exist() -> None:
-    text = PAGE.read_text("utf-8")
+    text = (ROOT / PAGE).read_text("utf-8")
     for path in re.findall(r"deploy/[\w./@-]+", text):
         assert (ROOT / path).exists(), path
     commands = page_commands("for name in recommender updater")

@@ -128,6 +128,20 @@ def test_an_alert_names_what_to_run_and_a_section_of_the_runbook(alert: dict[str
     assert anchor == alert["alert"].lower()
 
 
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_the_command_of_an_alert_names_objects_of_the_manifests(alert: dict[str, Any]) -> None:
+    _, _, command = alert["annotations"]["description"].partition("Run: ")
+    assert set(re.findall(r"\bvpa-[a-z-]+", command)) <= manifest_names()
+
+
+def manifest_names() -> set[str]:
+    """Return the names of all objects in deploy/components."""
+    files = (ROOT / "deploy" / "components").glob("*.yaml")
+    return {
+        one["metadata"]["name"] for file in files for one in documents(file) if "metadata" in one
+    }
+
+
 def cases(group: str) -> Iterator[tuple[str, bool]]:
     """Yield the alert of each case of a test file, and whether it fires."""
     (file,) = documents(TESTS / f"{group}.yaml")

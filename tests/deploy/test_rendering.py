@@ -111,6 +111,11 @@ def test_the_arguments_are_flags_of_the_program(name: str) -> None:
         assert settings.leader_elect_resource_namespace == "kube-system"
 
 
+def test_admission_answers_until_api_servers_know_that_it_is_ending() -> None:
+    found = container(rendered(ALL), "vpa-admission-controller")
+    assert found["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_two_replicas_survive_a_node(name: str) -> None:
     found = rendered(ALL)
@@ -120,10 +125,14 @@ def test_two_replicas_survive_a_node(name: str) -> None:
     assert spec["replicas"] == 2
     assert budget["maxUnavailable"] == 1
     assert budget["selector"] == spec["selector"]
-    assert {each["topologyKey"] for each in template["spec"]["topologySpreadConstraints"]} == {
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    }
+    # With the zone among the constraints, nodes without zones would spread nothing.
+    (by_node,) = template["spec"]["topologySpreadConstraints"]
+    affinity = template["spec"]["affinity"]["podAntiAffinity"]
+    (by_zone,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    keys = (by_node["topologyKey"], by_zone["podAffinityTerm"]["topologyKey"])
+    assert keys == ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+    selectors = (by_node["labelSelector"], by_zone["podAffinityTerm"]["labelSelector"])
+    assert selectors == (spec["selector"], spec["selector"])
     assert template["spec"]["priorityClassName"] == "system-cluster-critical"
 
 

@@ -20,6 +20,8 @@ SCENARIO = """
 nodes: [{count: 3, cpu: 16, memory: 64Gi}]
 timing: {start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}
 metrics: {window: 1s}
+usage:
+  - {match: {namespace: quick-start}, cpu: 600m, memory: 60Mi}  # as on docs/quick-start.md
 """
 REGISTRY = "registry.example.com/vpa"  # as in deploy/components/kustomization.yaml
 # A container with one of these images runs as a process. All others are simulated, with the

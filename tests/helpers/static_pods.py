@@ -1,16 +1,15 @@
 """The static pods of deploy/control-plane, and the commands of the page that describes them."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from page_commands import ROOT, blocks
+
 CONTROL_PLANE = ROOT / "deploy" / "control-plane"
 STATIC_PODS = CONTROL_PLANE / "static-pods"
-PAGE = ROOT / "docs" / "control-plane.md"
+PAGE = "docs/control-plane.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,5 @@ def page_commands(start: str) -> str:
     Raises:
         ValueError: there is no block like this, or more than one.
     """
-    blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", PAGE.read_text("utf-8"), re.MULTILINE)
-    (found,) = (block for block in blocks if block.strip().startswith(start))
-    return "".join(
-        line.removeprefix("    ") for line in found.strip("\n").splitlines(keepends=True)
-    )
+    (found,) = (block.text for block in blocks(PAGE) if block.text.startswith(start))
+    return found

@@ -13,12 +13,12 @@ from controlplane import commands
 from controlplane.binaries import Binaries
 from controlplane.commands import Ports
 from controlplane.files import WEBHOOK_CLIENT, Files, write_files
+from page_commands import manifests
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 PORTS = Ports(
     etcd=20001, etcd_peers=20002, api_server=20003, controller_manager=20004, scheduler=20005
 )
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "security.md"
 BINARIES = Binaries(Path("/programs"))
 BUILDERS = {
     "etcd": commands.etcd,
@@ -62,6 +62,11 @@ def test_the_api_server_obeys_rbac_and_keeps_default_plugins() -> None:
     assert [flag for flag in command if "admission-plugins" in flag] == []
 
 
+def test_the_api_server_can_dial_endpoints() -> None:
+    command = commands.api_server(BINARIES, Files(Path("/x")), PORTS, dial_endpoints=True)
+    assert "--enable-aggregator-routing=true" in command
+
+
 def test_the_administrator_is_in_group_masters_by_certificate(tmp_path: Path) -> None:
     files = Files.within(tmp_path)
     written = write_files(files, url=PORTS.url, now=NOW)
@@ -103,12 +108,12 @@ def test_the_api_server_sends_webhooks_a_client_certificate_as_documented(tmp_pa
         f"{pair}.crt": files.certificate(WEBHOOK_CLIENT),
         f"{pair}.key": files.key(WEBHOOK_CLIENT),
     }
-    text = DOCUMENTED.read_text("utf-8")
-    for documented, written in paths.items():
-        text = text.replace(documented, str(written))
-    for file, first in (
-        (files.admission_configuration, "    apiVersion: apiserver.config.k8s.io/v1\n"),
-        (kubeconfig, "    apiVersion: v1\n    kind: Config\n"),
+    shown = manifests("docs/security.md")
+    for name, file in (
+        ("admission-control.yaml", files.admission_configuration),
+        ("webhooks.kubeconfig", kubeconfig),
     ):
-        block = first + text.partition(f"\n\n{first}")[2].partition("\n\n")[0]
-        assert yaml.safe_load(block) == yaml.safe_load(file.read_text("utf-8"))
+        text = shown[name]
+        for documented, written in paths.items():
+            text = text.replace(documented, str(written))
+        assert yaml.safe_load(text) == yaml.safe_load(file.read_text("utf-8"))

@@ -165,6 +165,26 @@ def running(*, restart_policy: str = "Always") -> PodRun:
     return run
 
 
+@pytest.mark.parametrize(
+    ("pullable", "starts"),
+    [(None, True), ({CONTAINER.image}, False)],
+    ids=["any image can be pulled", "strict"],
+)
+def test_only_a_strict_node_prepares_a_simulated_pod(
+    pullable: set[str] | None,
+    starts: bool,  # noqa: FBT001 - an expectation
+) -> None:
+    simulation = Simulation(minor=36, timing=Timing(), pullable=pullable)
+    run = PodRun(object=pod(), simulation=simulation)
+    run.observe(run.object)
+    run.admit(NOW, None, ip="10.244.0.10")
+    run.advance(NOW + timedelta(seconds=5))
+    assert run.containers["app"].running == starts
+    observations.prepared(run, NOW)
+    run.advance(NOW + timedelta(seconds=5))
+    assert run.containers["app"].running
+
+
 def exit_of(run: PodRun, code: int, *, after: float = 10) -> None:
     container = run.containers["app"]
     now = NOW + timedelta(seconds=after)
