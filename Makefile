@@ -9,12 +9,12 @@ PY := $(BIN)/python -P
 unexport PYTHONDONTWRITEBYTECODE
 # Properties are tested with the same examples each time (profile ci); pytest alone draws others.
 PYTEST := $(PY) -m pytest --durations=10 --hypothesis-profile=ci --numprocesses=auto --dist=worksteal
-PACKAGES := common recommender updater admission certs sandbox controlplane demo release
+PACKAGES := common recommender updater admission certs kubectl_vpa sandbox controlplane demo release
 KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history fuzz-admission bench-e2e bench-rotation bench-floods site package release-check images test-images clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm definitions reference demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history bench-read-model bench-cli fuzz-admission bench-e2e bench-rotation bench-floods site package release-check krew images test-images test-install test-reference clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -90,6 +90,12 @@ controlplane: ## build etcd and Kubernetes' own servers, unless they are there
 helm: ## build Helm, unless it is there
 	@tests/helm/build.sh
 
+definitions: ## fetch the custom resource definitions of operators for tests, unless they are there
+	@tests/definitions/fetch.sh
+
+reference: ## build the Kubernetes project's VPA, unless it is there
+	@tests/reference/build.sh
+
 demo: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## five workloads get right-sized; KEEP=1 keeps the cluster, CLUSTER=controlplane takes a real one
 	@$(PY) -m demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster=$(CLUSTER))
 
@@ -122,9 +128,17 @@ bench-recommender: venv ## cycles, memory and start of the recommender with up t
 bench-history: venv ## history from Prometheus of up to 15,000 VPAs: time, CPU, memory
 	@$(PY) -m benchmarks.history $(BENCH)
 
+# Options: make bench-cli BENCH='--vpas=1000 --pods=10000 --rounds=1 -o json'
+bench-cli: venv ## kubectl vpa status -A with 5,000 VPAs and 50,000 pods: time and memory
+	@$(PY) -m benchmarks.cli $(BENCH)
+
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'
 fuzz-admission: venv ## 100,000 reviews that are nearly right, to a whole webhook
 	@PYTHONPATH=tests/helpers:tests $(PY) -m benchmarks.fuzz_admission $(BENCH)
+
+# Options: make bench-read-model BENCH='--only=updater --passes=5 -o json'
+bench-read-model: venv ## polling the read API during passes over 15,000 VPAs: CPU, latencies, delay of passes
+	@$(PY) -m benchmarks.read_model $(BENCH)
 
 # Options: make bench-e2e BENCH='--pods=50 --vpas=25 -o json'
 bench-e2e: venv controlplane ## our components on a real control plane, 2,000 pods and 1,000 VPAs
@@ -143,6 +157,9 @@ site: venv ## the documentation as a site in build/site; a link without a target
 package: venv ## build the wheel, install it in a new environment and run its programs
 	@$(PY) -m release --only-package
 
+krew: venv ## the krew manifest of kubectl vpa, after release-check: make krew URL=https://…
+	@$(PY) -m release.krew --url='$(URL)'
+
 release-check: venv ## all that must hold before a release, one line for each check
 	@$(PY) -m release
 
@@ -154,6 +171,17 @@ images: ## build the images: make images REGISTRY=… TAG=… [PUSH=1] [PLATFORM
 
 test-images: venv ## execute the Dockerfile without a container engine, and run each component (Linux, root)
 	$(PY) -m pytest tests/images --verbose --durations=5 -s
+
+# In a network namespace the addresses of pods can be added to the loopback interface. Only root needs no user namespace.
+# Without reordering, each of the two long files goes to a worker of its own.
+test-install: venv controlplane helm definitions ## install, upgrade and leave on real control planes, with kubectl and Helm (Linux)
+	unshare $(if $(filter-out 0,$(shell id -u)),--map-root-user) --net \
+	  $(PY) -m pytest tests/install -raP --durations=5 --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
+# In a network namespace of its own, where the addresses of Services lead to loopback.
+test-reference: venv controlplane helm reference ## swap the reference for our components and back, on a real control plane (Linux, root)
+	unshare --net sh -c 'ip link set lo up && ip route add local 10.96.0.0/16 dev lo && exec "$$@"' sh \
+	  $(PY) -m pytest tests/reference --verbose --durations=5
 
 clean: ## remove what the targets made
 	rm -rf .venv .venv-* .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist *.egg-info

@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("*.md", "[!.]*/README.md", "docs/**/*.md", "sandbox/**/README.md")
 PROGRAMS = (
-    *("common", "recommender", "updater", "admission", "certs", "sandbox", "controlplane", "demo"),
-    *("docs", "benchmarks", "deploy", "release"),
+    *("common", "recommender", "updater", "admission", "certs", "kubectl_vpa"),
+    *("sandbox", "controlplane", "demo", "docs", "benchmarks", "deploy", "release"),
 )
 TESTS = "tests"
 

@@ -66,7 +66,7 @@ serves the client library's `process_*` and `python_*` metrics.
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (the
 pod should change, and something delays the change) or `leave` (the pod need not change, or must
-not). This page lists the reasons. A reason is reported in four places:
+not). This page lists the reasons. A reason is reported in five places:
 
 - the log: `pod decided`, once for each change, with the VPA, the wanted change (`changes`), and
   `until` if it is known when the decision can change without another event. Decisions without need
@@ -76,7 +76,9 @@ not). This page lists the reasons. A reason is reported in four places:
   [events.md](events.md#what-is-reported-of-a-change);
 - metrics: the label `reason` of `vpa_updater_candidate_pods`;
 - `GET /debug/plan`: the decision of the next pass about each pod, see
-  [debugging.md](debugging.md#why-does-the-updater-touch-this-pod-or-not).
+  [debugging.md](debugging.md#why-does-the-updater-touch-this-pod-or-not);
+- `GET /api/v1/plan`: the decision of the last pass about each pod, the time since which it stands,
+  and what would unblock the pod, see [read-api.md](read-api.md#the-plan).
 """
 OOMS = """\
 ## OOM kills
@@ -85,8 +87,10 @@ Each kill is counted once, from its pod or from the Event of an eviction. The fi
 version of a pod are read as well. A kill counts as seen when it is recorded or discarded, so at
 every scrape
 
-    vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
-                                     + sum(vpa_recommender_oom_discarded_total)
+```text
+vpa_recommender_oom_seen_total = vpa_recommender_oom_recorded_total
+                                 + sum(vpa_recommender_oom_discarded_total)
+```
 
 A kill that is ahead of the recommender's clock by more than two minutes is postponed until the
 clock has reached its time or is corrected; `vpa_recommender_ooms_postponed` counts these kills.

@@ -14,6 +14,7 @@ SECONDS = {
     "process": 240,
     "proofs": 600,
     "images": 900,
+    "install": 900,
 }
 
 

@@ -1,12 +1,19 @@
 """Commands and manifests of the documentation's pages.
 
-A fenced block ``console`` has commands behind ``$ ``, each with its output. In an output, … stands
-for any text of a line, and a line with only … for any lines. Spaces between columns don't count.
+A page is named by its path in the repository. Its blocks are fenced, in one of these languages:
 
-A fenced block ``yaml title="NAME"`` is a manifest, which the commands of the page name as a file.
+- ``console``: commands behind ``$ ``, each with its output, which a test runs. In an output, …
+  stands for any text of a line, and a line with only … for any lines. Spaces between columns
+  don't count.
+- ``sh``: commands that no test can run. tests/unit/test_page_blocks.py has the reason of each.
+- ``yaml title="NAME"``: a manifest, which the commands of the page name as a file. A title
+  ``kustomization.yaml`` is an overlay, and a page may have several.
+- ``json``: an example of an answer. ``text``: anything else, such as lines of a log; with a title
+  a screen that a test compares.
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +21,44 @@ from typing import Any
 
 import yaml
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+OVERLAY = "kustomization.yaml"
 
-_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MANIFEST = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+# Where the commands of a page run.
+SANDBOX = tuple(
+    f"docs/{name}.md"
+    for name in (
+        *("choosing-a-mode", "how-a-number-is-made", "in-place-updates"),
+        *("known-limitations", "limits", "validation"),
+    )
+)
+CONTROL_PLANE = tuple(
+    f"docs/{name}.md"
+    for name in (
+        *("quick-start", "eviction-requirements", "install", "configuration", "security", "sizing"),
+        *("checkpoints", "events", "monitoring", "troubleshooting", "certificates"),
+        *("control-plane", "upgrade", "uninstall"),
+    )
+)
+COMPONENTS = ("README.md", "docs/debugging.md", "docs/read-api.md")
+CHART = "deploy/chart/README.md"  # tests/deploy/test_chart.py renders its values
+REFERENCE = ("docs/migration.md",)  # tests/reference runs each of its blocks as a script
+
+_BLOCK = re.compile(
+    r'^(?P<indent> *)```(?P<language>\S*)(?: title="(?P<title>[^"]+)")?\n'
+    r"(?P<text>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
 _COMMAND = re.compile(r"^\$ ((?:.*[\\|]\n)*.*)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block."""
+
+    language: str
+    title: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +76,50 @@ class PageCommand:
 
 
 def pages() -> list[str]:
-    """Return the pages that have commands or manifests."""
-    found = (file.relative_to(DOCS).as_posix() for file in sorted(DOCS.rglob("*.md")))
-    return [page for page in found if commands(page) or manifests(page)]
+    """Return all pages."""
+    docs = (f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))
+    return ["README.md", CHART, *docs]
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of a page in their order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        Block(each["language"], each["title"] or "", textwrap.dedent(each["text"]))
+        for each in _BLOCK.finditer(text)
+    ]
 
 
 def commands(page: str) -> list[PageCommand]:
-    """Return the commands of a page in their order."""
-    return [each for block in _CONSOLE.findall(_text(page)) for each in _commands(page, block)]
+    """Return the commands of a page that a test runs, in their order."""
+    return [
+        command
+        for block in blocks(page)
+        if block.language == "console"
+        for command in _commands(page, block.text)
+    ]
 
 
 def manifests(page: str) -> dict[str, str]:
-    """Return the manifests of a page by their file names, in their order.
+    """Return the manifests of a page by their file names, in their order, without overlays.
 
     Raises:
         ValueError: two have the same name.
     """
-    found = _MANIFEST.findall(_text(page))
+    found = [
+        (block.title, block.text)
+        for block in blocks(page)
+        if block.language == "yaml" and block.title != OVERLAY
+    ]
     files = dict(found)
     if len(files) < len(found):
         raise ValueError(f"{page} has two manifests of one name")
     return files
+
+
+def overlays(page: str) -> list[str]:
+    """Return the overlays of a page in their order."""
+    return [block.text for block in blocks(page) if block.title == OVERLAY]
 
 
 def objects(page: str) -> list[dict[str, Any]]:
@@ -70,10 +133,6 @@ def _commands(page: str, block: str) -> Iterator[PageCommand]:
         raise ValueError(f"{page}: a console block begins with output: {before}")
     for command, output in zip(parts[::2], parts[1::2], strict=True):
         yield PageCommand(page, command, output)
-
-
-def _text(page: str) -> str:
-    return (DOCS / page).read_text(encoding="utf-8")
 
 
 def _lines(text: str) -> list[str]:

@@ -23,7 +23,6 @@ from sandbox.apiserver.server import ApiServer, serve
 from sandbox.objects.store import Store
 from sandbox.version import KubernetesVersion
 from sandbox_client import CRDS
-from validation_page import PAGE
 from vpa_gate_rules import GATE_RULES
 from vpa_rules import AUTO, GATES, RULES, TARGET, Case, container, update
 from webhook_harness import Harness
@@ -149,15 +148,6 @@ async def test_several_errors_are_reported_together(tmp_path: Path) -> None:
             'supported values: "Auto", "Off"'
         ),
     ]
-
-
-async def test_the_page_shows_the_output_of_kubectl(tmp_path: Path) -> None:
-    path = tmp_path / "web.json"
-    path.write_text(json.dumps(vpa("web", update(minReplicas=0))))
-    async with sandbox(tmp_path) as kubectl:
-        code, output = await kubectl.run("apply", "-f", str(path))
-    assert code == 1
-    assert f"    {output}" in PAGE.read_text(encoding="utf-8")
 
 
 async def test_a_vpa_gets_its_default_and_is_stored_with_it(tmp_path: Path) -> None:

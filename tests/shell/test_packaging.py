@@ -12,9 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PRODUCT = {"common", "recommender", "updater", "admission", "certs"}
+PRODUCT = {"common", "recommender", "updater", "admission", "certs", "kubectl_vpa"}
 OTHERS = ("benchmarks", "controlplane", "demo", "docs", "sandbox", "tests")
-PROGRAMS = ("vpa-recommender", "vpa-updater", "vpa-admission-controller", "vpa-certs")
+COMMAND_LINE = "kubectl-vpa"  # needs the extra cli, which the images don't have
+PROGRAMS = (
+    *("vpa-recommender", "vpa-updater", "vpa-admission-controller", "vpa-certs"),
+    COMMAND_LINE,
+)
 INFO = f"pyvpa-{PROJECT['version']}.dist-info"
 
 
@@ -66,8 +70,8 @@ def test_the_metadata_is_complete(wheel: Path) -> None:
     assert all(found[name] for name in ("Author", "Summary", "Keywords", "Project-URL"))
 
 
-def test_the_dependencies_of_the_sandbox_are_an_extra() -> None:
-    """Packages that only the sandbox and the demo import aren't installed with the product."""
+def test_the_dependencies_of_the_command_line_and_the_sandbox_are_extras() -> None:
+    """Packages that only these and the demo import aren't installed with the components."""
     required = {one.partition(">=")[0] for one in PROJECT["dependencies"]}
     assert "rich" not in required
 

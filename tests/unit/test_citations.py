@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs" / "spec"
 DEVIATIONS = ROOT / "docs" / "deviations.md"
 PACKAGES = (
-    *("common", "recommender", "updater", "admission", "certs"),
+    *("common", "recommender", "updater", "admission", "certs", "kubectl_vpa"),
     *("sandbox", "controlplane", "demo", "tests", "benchmarks"),
 )
 _NAMES = ("recommender", "updater", "admission", "kubernetes-resize", "pod-level-resources")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+import diagrams
 import site_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +19,7 @@ PAGES = [
     *site_pages.OUTSIDE,
 ]
 BLOCK = re.compile(r"<(h[1-6]|ul|ol|li|pre|table|tr)\b")
+FOREIGN = re.compile(r'<(?!a\b|link rel="canonical")[^>]* (?:src|href)="(?:https?:)?//')
 ARTICLE = re.compile(r"<article.*?</article>", re.DOTALL)
 
 
@@ -35,18 +37,35 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def rendered_file(page: str, site: Path) -> Path:
+    stem = Path(page).stem
+    name = "index.html" if stem in ("README", "index") else f"{stem}/index.html"
+    return (site / page).parent / name
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_the_blocks_that_a_repository_host_shows(page: str, site: Path) -> None:
     """The two kinds of Markdown differ in lists that have no empty line before or little indent."""
     file = ROOT / page if page in site_pages.OUTSIDE else DOCS / page
-    name = "index.html" if file.stem in ("README", "index") else f"{file.stem}/index.html"
-    (article,) = ARTICLE.findall(((site / page).parent / name).read_text(encoding="utf-8"))
+    (article,) = ARTICLE.findall(rendered_file(page, site).read_text(encoding="utf-8"))
     rendered = MarkdownIt("commonmark").enable("table").render(file.read_text(encoding="utf-8"))
     assert Counter(BLOCK.findall(article)) == Counter(BLOCK.findall(rendered))
 
 
-def test_diagrams_are_rendered_by_the_theme(site: Path) -> None:
-    assert '<pre class="mermaid">' in (site / "index.html").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", sorted(diagrams.DIAGRAMS))
+def test_a_diagram_is_up_to_date(name: str) -> None:
+    same = (DOCS / name).read_text(encoding="utf-8") == diagrams.DIAGRAMS[name]
+    assert same, f"python -P docs/diagrams.py updates docs/{name}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_loads_nothing_from_another_host(page: str, site: Path) -> None:
+    """The theme would load a program for Mermaid diagrams, and web fonts."""
+    html = rendered_file(page, site).read_text(encoding="utf-8")
+    assert (
+        re.findall(r'<(?!a\b|link rel="canonical")[^>]* (?:src|href)="(?:https?:)?//', html) == []
+    )
+    assert "mermaid" not in re.findall(r'class="(\w+)', html)
 
 
 def test_programs_are_not_part_of_the_site(site: Path) -> None:
