@@ -8,6 +8,7 @@ for what the person named. What can't be read is None, and a note says why.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -35,6 +36,8 @@ from common.read_model.updater import (
 from kubectl_vpa.cluster.installation import component_pods
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.findings import COMPONENTS, RECOMMENDER, UPDATER, ComponentPod
+from kubectl_vpa.judge.last_pass import LastPass
+from kubectl_vpa.judge.updater_view import UpdaterView
 
 T = TypeVar("T")
 L = TypeVar("L", VpaList, PlanList, ActionList)
@@ -100,13 +103,29 @@ class Components:
 
     async def plan(
         self, take: Callable[[Sequence[PlannedVpa]], None], *, namespace: str = "", vpa: str = ""
-    ) -> ListMetadata | None:
-        """Pass the updater's last plan to ``take`` page by page; return its origin.
+    ) -> LastPass | None:
+        """Pass the updater's last plan to ``take`` page by page; return the pass that made it.
 
         The pods of a large VPA may continue on the next page.
         """
         query = {"namespace": namespace, "vpa": vpa}
-        return await self.fold(UPDATER, PLAN_PATH, PlanList, lambda page: take(page.items), query)
+        read = await self.fold(UPDATER, PLAN_PATH, PlanList, lambda page: take(page.items), query)
+        leader = await self._leader(UPDATER)
+        if read is None or leader.pod is None:
+            return None
+        if read.last_pass is None:
+            self._missed(f"{leader.pod.name} has not ended a pass yet")
+            return None
+        return LastPass.of(read.last_pass, leader.pod.flags.get("updater-interval", ""))
+
+    async def view(self, *, now: datetime) -> UpdaterView:
+        """Return the decisions of the updater's last pass; none, with a note, if it is too old."""
+        view = UpdaterView()
+        last = await self.plan(view.add, namespace=self._reader.namespace)
+        if last is None or last.is_fresh(now):
+            return view
+        self._missed(f"the updater's last pass began at {last.at:%Y-%m-%d %H:%M} UTC")
+        return UpdaterView()
 
     async def actions(self, *, namespace: str = "", vpa: str = "") -> Sequence[PastAction] | None:
         """Return the updater's last evictions and resizes, the newest first."""

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_vpa.results import Explanation, Finding, RecommendationResult, StatusReason, VpaResult
+from kubectl_vpa.results import (
+    Explanation,
+    Finding,
+    PlanResult,
+    RecommendationResult,
+    StatusReason,
+    VpaResult,
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kubectl-vpa.md").read_text(encoding="utf-8")
@@ -31,6 +38,7 @@ FIELDS = [
         ("a recommendation", RecommendationResult),
         ("a finding", Finding),
         ("an explanation", Explanation),
+        ("a planned pod", PlanResult),
     )
     for field in result.__struct_encode_fields__
 ]
