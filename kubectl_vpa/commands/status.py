@@ -47,9 +47,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Read, judge and print."""
     async with connected(arguments, screen) as session:
         async with asyncio.TaskGroup() as group:
-            viewing = group.create_task(
-                Components(session.reader).view(now=session.now)
-            )
+            viewing = group.create_task(Components(session.reader).view(now=session.now))
             reading = group.create_task(
                 read_fleet(session.reader, label_selector=arguments.selector)
             )
