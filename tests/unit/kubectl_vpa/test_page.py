@@ -11,6 +11,7 @@ from kubectl_vpa.results import (
     PlanResult,
     RecommendationResult,
     StatusReason,
+    UsageResult,
     VpaResult,
 )
 
@@ -39,6 +40,7 @@ FIELDS = [
         ("a finding", Finding),
         ("an explanation", Explanation),
         ("a planned pod", PlanResult),
+        ("a usage", UsageResult),
     )
     for field in result.__struct_encode_fields__
 ]
