@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from kubectl_vpa.results import (
+    ContainerHistory,
     Explanation,
     Finding,
+    HistoryResult,
     PlanResult,
     RecommendationResult,
     StatusReason,
@@ -41,6 +43,8 @@ FIELDS = [
         ("an explanation", Explanation),
         ("a planned pod", PlanResult),
         ("a usage", UsageResult),
+        ("an entry of the history", HistoryResult),
+        ("a usage in the history", ContainerHistory),
     )
     for field in result.__struct_encode_fields__
 ]
