@@ -155,7 +155,7 @@ async def test_a_person_sees_what_his_rights_allow_and_a_note_about_the_rest(cas
 async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> None:
     cluster, namespace, port = case.cluster, case.namespace, OPS_PORTS[UPDATER]
     await case.deploy("web", replicas=1, requests=LARGE)
-    await case.wait_until_measured("web")
+    await case.wait_until_measured("web", 1)
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
     await case.set_recommendation("web", app=_SMALL)
     vpas = "verticalpodautoscalers.autoscaling.k8s.io"
