@@ -24,6 +24,7 @@ from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge import past_actions
+from kubectl_vpa.judge.findings import RECOMMENDER
 from kubectl_vpa.judge.usage_history import usage_history
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import short
@@ -92,6 +93,8 @@ async def _read(
             reader.list(VPAS, label_selector=arguments.selector, needed=True)
         )
         acting = group.create_task(components.actions(namespace=reader.namespace, vpa=name))
+        if name:
+            group.create_task(components.overview(RECOMMENDER))  # finds it meanwhile
         reporting = group.create_task(
             reader.list(EVENTS.as_dicts(), field_selector=past_actions.EVENTS_OF_UPDATER)
         )

@@ -17,11 +17,16 @@ _DICTS: Endpoint[dict[str, Any]] = ENDPOINT_SLICES.as_dicts()
 
 
 @contextlib.asynccontextmanager
-async def relay(address: str, target: str, port: int) -> AsyncIterator[None]:
-    """Forward connections on ``address`` to the same port of ``target``, from ``address``."""
+async def relay(address: str, target: str, port: int, *, source: str) -> AsyncIterator[None]:
+    """Forward connections on ``address`` to the same port of ``target``, from ``source``.
+
+    They end with the context: an API server would use them again for another relay.
+    """
+    opened: list[asyncio.StreamWriter] = []
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(target, port, local_addr=(address, 0))
+        there = await asyncio.open_connection(target, port, local_addr=(source, 0))
+        opened.extend((writer, there[1]))
         async with asyncio.TaskGroup() as group:
             group.create_task(pump(reader, there[1]))
             group.create_task(pump(there[0], writer))
@@ -29,6 +34,8 @@ async def relay(address: str, target: str, port: int) -> AsyncIterator[None]:
     server = await asyncio.start_server(forward, address, port)
     async with server:
         yield
+    for each in opened:
+        each.close()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

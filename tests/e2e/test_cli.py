@@ -10,9 +10,9 @@ import yaml
 from cli_program import run_cli
 from common.kube.endpoints import PODS
 from e2e.cluster import OTHER_RECOMMENDER, Case
-from e2e.installation import ADMISSION, OPS_PORTS, UPDATER
+from e2e.installation import ADMISSION, OPS_PORTS, SYSTEM, UPDATER
 from e2e.pods import LARGE
-from e2e.relayed_components import address_of_api_server, create_pod_with, other_address, relay
+from e2e.relayed_components import create_pod_with, other_address, relay
 from kubectl_vpa.cluster.fleet import HPAS
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
@@ -171,9 +171,14 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
     async with contextlib.AsyncExitStack() as stack:
         address = await stack.enter_async_context(other_address())
         (pod,) = await cluster.component_pods(UPDATER)
-        await stack.enter_async_context(relay(address, pod["status"]["podIP"], port))
-        await stack.enter_async_context(address_of_api_server(cluster, namespace, address))
-        await create_pod_with(cluster, namespace, "relay", address, app=UPDATER)
+        # From loopback the updater answers without knowing the address of the API server.
+        await stack.enter_async_context(
+            relay(address, pod["status"]["podIP"], port, source="127.0.0.1")
+        )
+        await create_pod_with(cluster, SYSTEM, "relay", address, app=UPDATER)
+        stack.push_async_callback(
+            cluster.client.delete, PODS, "relay", namespace=SYSTEM, grace_period_seconds=0
+        )
         about = "what the components know: you may not"
         source, notes, reasons = await plan()
         assert (source, reasons) == ("derived", ["below_min_replicas"])
@@ -186,14 +191,16 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
             stack.push_async_callback(cluster.kubectl, "delete", kind, role)
         source, notes, _ = await plan()
         assert source == "derived"
-        assert any(note.startswith(f"{about} get pods/proxy in ") for note in notes), notes
-        words = ("role", "proxy", "--verb=get", "--resource=pods/proxy")
-        await cluster.kubectl("create", *words, namespace=namespace)
-        words = ("rolebinding", "proxy", "--role=proxy", account)
-        await cluster.kubectl("create", *words, namespace=namespace)
+        assert f"{about} get pods/proxy in {SYSTEM}" in notes
+        role = f"{namespace}-proxy"
+        words = ("role", role, "--verb=get", "--resource=pods/proxy")
+        await cluster.kubectl("create", *words, namespace=SYSTEM)
+        words = ("rolebinding", role, f"--role={role}", account)
+        await cluster.kubectl("create", *words, namespace=SYSTEM)
+        for kind in ("role", "rolebinding"):
+            stack.push_async_callback(cluster.kubectl, "delete", kind, role, namespace=SYSTEM)
 
         async def answered() -> bool:
             return (await plan()) == ("updater", [], ["below_min_replicas"])
 
         await cluster.wait_for(answered, "the plan is that of the updater")
-        await cluster.client.delete(PODS, "relay", namespace=namespace, grace_period_seconds=0)

@@ -149,7 +149,9 @@ async def test_the_pod_proxy_of_an_api_server_needs_no_token_and_another_address
         for component in COMPONENTS:
             (pod,) = await cluster.component_pods(component)
             port = OPS_PORTS[component]
-            await stack.enter_async_context(relay(address, pod["status"]["podIP"], port))
+            await stack.enter_async_context(
+                relay(address, pod["status"]["podIP"], port, source=address)
+            )
         await create_pod_with(cluster, case.namespace, "relay", address)
 
         async def proxied(component: str) -> str:
