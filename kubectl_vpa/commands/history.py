@@ -63,16 +63,12 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     content = HistoryResultList(
         kind="HistoryList", items=tuple(results), notes=notes, usage=tuple(usage)
     )
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(results, headings=not arguments.no_headers))
-        case _:
-            _show(results, usage, arguments, screen, now)
-            screen.notes(_missing(results, usage, arguments.subject), about="nothing found")
+    text = formats.for_programs(content, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    else:
+        _show(results, usage, arguments, screen, now)
+        screen.notes(_missing(results, usage, arguments.subject), about="nothing found")
     screen.notes(notes)
     return ExitCode.OK
 

@@ -77,18 +77,14 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         source=PlanSource.DERIVED if plan.last is None else PlanSource.UPDATER,
         pass_at=None if plan.last is None else plan.last.at,
     )
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(plan.results, headings=not arguments.no_headers))
-        case _ if not plan.results:
-            screen.notes(("no VPA",), about="nothing found")
-        case _:
-            _show(plan, arguments, screen, now)
-            screen.notes((_summary(plan, now),), about="plan")
+    text = formats.for_programs(content, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    elif not plan.results:
+        screen.notes(("no VPA",), about="nothing found")
+    else:
+        _show(plan, arguments, screen, now)
+        screen.notes((_summary(plan, now),), about="plan")
     screen.notes(notes)
     return ExitCode.OK
 
