@@ -60,7 +60,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
             screen.finish_progress()
             if watched:
                 screen.clear()
-            most = screen.height - _OTHER_LINES if watched and screen.height else None
+            most = max(1, screen.height - _OTHER_LINES) if watched and screen.height else None
             _print(results, session, arguments, screen, most=most)
             if not watched:
                 return ExitCode.OK
