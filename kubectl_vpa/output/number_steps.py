@@ -1,0 +1,59 @@
+"""The steps of a number as one line of text; JSON has each step with its meaning."""
+
+from kubectl_vpa.output.amounts import short
+from kubectl_vpa.results import ComputedNumber, NumberStep
+
+_ARROW = " → "
+_PHRASES = {
+    "percentile": "percentile {by}",
+    "margin": "margin {by}",
+    "confidence": "confidence x{by}",
+    "minimum": "pod minimum",
+    "not_controlled": "not controlled",
+    "rounding": "rounded up to {by}",
+    "humanized": "two decimals",
+    "before_caps": "before caps",
+    "integer_cpu": "whole cores",
+    "min_allowed": "minAllowed",
+    "max_allowed": "maxAllowed",
+    "global_max_allowed": "largest of all",
+    "order_bounds": "moved to the target",
+    "target_unknown": "target unknown, published stays",
+    "history_missing": "history incomplete, published stays",
+    "too_close": "close to the published one, which stays",
+}
+
+
+def steps_text(resource: str, number: ComputedNumber) -> str:
+    """Return the steps that changed a number; the first one always."""
+    parts = [
+        _part(resource, each)
+        for at, each in enumerate(number.steps)
+        if at == 0 or each.before != each.after
+    ]
+    text = _ARROW.join(parts)
+    if number.published is not None and number.published != number.value:
+        text += f"; the status has {short(resource, number.published)}"
+    return text
+
+
+def _part(resource: str, step: NumberStep) -> str:
+    if step.step == "unobserved":
+        if step.after is None:
+            return "no samples: nothing is recommended"
+        return f"too few samples, published stays: {short(resource, step.after)}"
+    phrase = _PHRASES[step.step].format(by=_operand(resource, step))
+    return phrase if step.after is None else f"{phrase}: {short(resource, step.after)}"
+
+
+def _operand(resource: str, step: NumberStep) -> str:
+    match step.step:
+        case "percentile":
+            return f"{float(step.by) * 100:g}"
+        case "margin":
+            return f"{float(step.by) * 100:g}%"
+        case "confidence":
+            return f"{float(step.by):.3g}"
+        case "rounding":
+            return short(resource, step.by)
+    return step.by

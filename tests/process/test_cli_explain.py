@@ -1,0 +1,46 @@
+"""``kubectl vpa explain`` as a process."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from cli_checkpoints import add_checkpoint
+from cli_cluster import LARGE, CliCluster, cli_cluster
+from cli_program import Printed, run_cli
+from workloads import NAMESPACE
+
+SCREENS = Path(__file__).parent / "screens"
+AMOUNTS = ("target", "lowerBound", "upperBound", "uncappedTarget")
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CliCluster]:
+    async with cli_cluster(tmp_path_factory.mktemp("cluster")) as made:
+        for name in ("web", "empty"):
+            await made.deploy(name, 2, LARGE)
+        limited = {"containerName": "app", "maxAllowed": {"memory": "200Mi"}}
+        await made.autoscale("web", resourcePolicy={"containerPolicies": [limited]})
+        await made.autoscale("empty")
+        await add_checkpoint(made, "web")
+        await made.until_running(4)
+        yield made
+
+
+async def explain(cluster: CliCluster, name: str, *arguments: str, **more: Any) -> Printed:
+    return await run_cli(cluster.kubeconfig, "explain", name, "-n", NAMESPACE, *arguments, **more)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+async def test_the_screen_is_as_reviewed(cluster: CliCluster, width: int) -> None:
+    printed = await explain(cluster, "web", width=width, environ={"PYTHONUTF8": "1"})
+    screen = SCREENS / f"explain-{width}.txt"
+    if os.environ.get("WRITE_SCREENS"):
+        screen.write_text(printed.out, encoding="utf-8")
+    assert printed.out == screen.read_text(encoding="utf-8")
+    assert printed.code == 0
