@@ -11,10 +11,11 @@ FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-02T12:00:00Z"
 
 
 def _hill(*hills: tuple[int, int, float]) -> dict[str, int]:
-    """Return relative weights of buckets; a hill has a centre, a height and a width."""
+    """Return relative weights of buckets; a hill has a center, a height and a width."""
     weights = {
         bucket: sum(
-            height * math.exp(-(((bucket - centre) / width) ** 2)) for centre, height, width in hills
+            height * math.exp(-(((bucket - center) / width) ** 2))
+            for center, height, width in hills
         )
         for bucket in range(100)
     }
