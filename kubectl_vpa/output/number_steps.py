@@ -4,6 +4,7 @@ from kubectl_vpa.output.amounts import short
 from kubectl_vpa.results import ComputedNumber, NumberStep
 
 _ARROW = " → "
+_UNOBSERVED = "unobserved"
 _PHRASES = {
     "percentile": "percentile {by}",
     "margin": "margin {by}",
@@ -16,7 +17,7 @@ _PHRASES = {
     "integer_cpu": "whole cores",
     "min_allowed": "minAllowed",
     "max_allowed": "maxAllowed",
-    "global_max_allowed": "largest of all",
+    "global_max_allowed": "--container-recommendation-max-allowed-{resource}",
     "order_bounds": "moved to the target",
     "target_unknown": "target unknown, published stays",
     "history_missing": "history incomplete, published stays",
@@ -26,23 +27,27 @@ _PHRASES = {
 
 def steps_text(resource: str, number: ComputedNumber) -> str:
     """Return the steps that changed a number; the first one always."""
+    if any(_is_missing(each) for each in number.steps):
+        return "no samples: nothing is recommended"
     parts = [
         _part(resource, each)
         for at, each in enumerate(number.steps)
         if at == 0 or each.before != each.after
     ]
     text = _ARROW.join(parts)
-    if number.published is not None and number.published != number.value:
-        text += f"; the status has {short(resource, number.published)}"
-    return text
+    value, published = (each and short(resource, each) for each in (number.value, number.published))
+    return text if published in (None, value) else f"{text}; the status has {published}"
+
+
+def _is_missing(step: NumberStep) -> bool:
+    return step.step == _UNOBSERVED and step.after is None
 
 
 def _part(resource: str, step: NumberStep) -> str:
-    if step.step == "unobserved":
-        if step.after is None:
-            return "no samples: nothing is recommended"
+    if step.step == _UNOBSERVED and step.after is not None:
         return f"too few samples, published stays: {short(resource, step.after)}"
-    phrase = _PHRASES[step.step].format(by=_operand(resource, step))
+    known = _PHRASES.get(step.step, step.step.replace("_", " "))  # a newer one has more steps
+    phrase = known.format(by=_operand(resource, step), resource=resource)
     return phrase if step.after is None else f"{phrase}: {short(resource, step.after)}"
 
 
