@@ -82,7 +82,7 @@ def test_steps_are_one_line(
     [
         pytest.param("100m", "percentile 90: 100m", id="the same"),
         pytest.param("0.1", "percentile 90: 100m", id="the same amount in another form"),
-        pytest.param("100400u", "percentile 90: 100m", id="the same in three digits"),
+        pytest.param("99100u", "percentile 90: 100m", id="the same in three digits"),
         pytest.param("90m", "percentile 90: 100m; the status has 90m", id="another"),
         pytest.param(None, "percentile 90: 100m", id="none yet"),
     ],

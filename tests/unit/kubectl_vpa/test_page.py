@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from kubectl_vpa.results import (
+    ComputedContainer,
+    ComputedResource,
+    ComputedVpa,
     Explanation,
     Finding,
     PlanResult,
     RecommendationResult,
+    SimulatedNumbers,
     StatusReason,
     UsageResult,
     VpaResult,
@@ -41,6 +45,10 @@ FIELDS = [
         ("an explanation", Explanation),
         ("a planned pod", PlanResult),
         ("a usage", UsageResult),
+        ("a computed VPA", ComputedVpa),
+        ("a computed container", ComputedContainer),
+        ("a computed resource", ComputedResource),
+        ("simulated numbers", SimulatedNumbers),
     )
     for field in result.__struct_encode_fields__
 ]
