@@ -31,7 +31,7 @@ class SeenFlags:
 async def recommender_flags(reader: Reader, vpas: Sequence[VerticalPodAutoscaler]) -> SeenFlags:
     """Return the flags of the recommender that handles the first of these VPAs.
 
-    Without such a pod, or with flags that can't be read, return the defaults, with a note.
+    If there is no pod, or its flags can't be read, return the defaults, with a note.
     """
     named = {each.name for vpa in vpas[:1] for each in vpa.spec.recommenders or ()}
     for pod in await _pods(reader):
