@@ -18,6 +18,7 @@ from kubectl_vpa.commands import (
     doctor,
     explain,
     export,
+    history,
     plan,
     simulate,
     status,
@@ -50,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     completion,
     plan,
     top,
+    history,
     explain,
     simulate,
 )
