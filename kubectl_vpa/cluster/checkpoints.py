@@ -6,7 +6,7 @@ needed.
 
 from collections.abc import Sequence
 
-from common.errors import DecodeError
+from common.errors import ConfigError, DecodeError
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.usage_model import StoredHistory
 from recommender.checkpoints import checkpoint_annotations, codec
@@ -20,12 +20,16 @@ from recommender.checkpoints.stored_checkpoint import (
 from recommender.checkpoints.window_annotation import decode_windows
 
 _MOST_NAMED = 3  # checkpoints in a note
+_UNREAD = "without checkpoints nothing can be computed; you need the right to list them"
 
 
-async def read_histories(reader: Reader) -> Sequence[StoredHistory] | None:
-    """Return the histories of all VPAs of the scope; None with a note if they can't be read.
+async def read_histories(reader: Reader) -> Sequence[StoredHistory]:
+    """Return the histories of all VPAs of the scope.
 
     Checkpoints that can't be decoded are left out, with a note.
+
+    Raises:
+        ConfigError: the checkpoints can't be listed.
     """
     unreadable: list[str] = []
 
@@ -41,6 +45,8 @@ async def read_histories(reader: Reader) -> Sequence[StoredHistory] | None:
         reader.note(f"checkpoint {text}")
     if len(unreadable) > _MOST_NAMED:
         reader.note(f"{len(unreadable) - _MOST_NAMED} more checkpoints that can't be decoded")
+    if found is None:
+        raise ConfigError(_UNREAD)
     return found
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.errors import ConfigError, KubeError
+from common.errors import ConfigError
 from common.flags import read_flags
-from kubectl_vpa.cluster.installation import component_pods
+from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.findings import RECOMMENDER, ComponentPod
 from kubectl_vpa.judge.usage_model import ModelSettings
@@ -28,13 +28,15 @@ class SeenFlags:
     pod: str = ""  # namespace and name; empty: the defaults are assumed
 
 
-async def recommender_flags(reader: Reader, vpas: Sequence[VerticalPodAutoscaler]) -> SeenFlags:
+async def recommender_flags(
+    components: Components, reader: Reader, vpas: Sequence[VerticalPodAutoscaler]
+) -> SeenFlags:
     """Return the flags of the recommender that handles the first of these VPAs.
 
     If there is no pod, or its flags can't be read, return the defaults, with a note.
     """
     named = {each.name for vpa in vpas[:1] for each in vpa.spec.recommenders or ()}
-    for pod in await _pods(reader):
+    for pod in await components.pods(RECOMMENDER):
         try:
             settings = read_flags(RecommenderSettings, _flags(pod))
         except ConfigError as error:
@@ -56,15 +58,6 @@ def counting(settings: RecommenderSettings) -> ModelSettings:
     return ModelSettings(
         rules=settings.aggregation, half_lives=settings.half_lives, gates=settings.feature_gates
     )
-
-
-async def _pods(reader: Reader) -> Sequence[ComponentPod]:
-    """Return the recommender's pods; none if they can't be listed, which no other note says."""
-    try:
-        found = await component_pods(Reader(reader.client, ""))
-    except KubeError:
-        return ()
-    return [each for each in found or () if each.component == RECOMMENDER]
 
 
 def _flags(pod: ComponentPod) -> Sequence[str]:

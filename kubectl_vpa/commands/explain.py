@@ -86,10 +86,10 @@ async def _read(session: Session, name: str) -> ComputedVpa:
     Raises:
         ConfigError: there is no such VPA, or a quantity of its policy can't be read.
     """
-    reader = session.reader
+    reader, components = session.reader, Components(session.reader)
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(read_fleet(reader))
-        asking = group.create_task(Components(reader).vpa(session.namespace, name))
+        asking = group.create_task(components.vpa(session.namespace, name))
     facts = next((one for one in reading.result().facts() if one.vpa.metadata.name == name), None)
     if facts is None:
         raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
@@ -103,10 +103,12 @@ async def _read(session: Session, name: str) -> ComputedVpa:
             source=NumberSource.RECOMMENDER,
             flags_of=None,
         )
-    return await _computed(session, facts, requests)
+    return await _computed(session, components, facts, requests)
 
 
-async def _computed(session: Session, facts: VpaFacts, requests: Requests) -> ComputedVpa:
+async def _computed(
+    session: Session, components: Components, facts: VpaFacts, requests: Requests
+) -> ComputedVpa:
     # Imported here, because the recommender's model takes time and memory.
     from kubectl_vpa.cluster.checkpoints import read_histories  # noqa: PLC0415
     from kubectl_vpa.cluster.recommender_flags import (  # noqa: PLC0415
@@ -117,12 +119,10 @@ async def _computed(session: Session, facts: VpaFacts, requests: Requests) -> Co
     from kubectl_vpa.judge.usage_model import StoredVpa, explained, usage_of  # noqa: PLC0415
 
     vpa = facts.vpa
-    async with asyncio.TaskGroup() as group:
-        reading = group.create_task(read_histories(session.reader))
-        seeing = group.create_task(recommender_flags(session.reader, (vpa,)))
-    flags = seeing.result()
+    flags = await recommender_flags(components, session.reader, (vpa,))
+    histories = await read_histories(session.reader)
     stored = StoredVpa(vpa=vpa, pods=[each.pod for each in facts.groups or ()])
-    usage = usage_of([stored], reading.result() or (), session.now, counting(flags.settings))
+    usage = usage_of([stored], histories, session.now, counting(flags.settings))
     try:
         found = explained(usage, vpa, session.now, publishing(flags.settings))
     except QuantityError as error:

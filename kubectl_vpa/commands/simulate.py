@@ -17,6 +17,7 @@ from kubectl_vpa.arguments import (
     add_scope,
     add_vpa,
 )
+from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.simulation import (
@@ -161,14 +162,14 @@ async def _simulate(
         histories = group.create_task(read_histories(reader))
     chosen = list(_chosen(reading.result().facts(), session, arguments.subject))
     vpas = [each.vpa for each in chosen]
-    flags = await recommender_flags(reader, vpas)
+    flags = await recommender_flags(Components(reader), reader, vpas)
     other = dataclasses.replace(flags.settings, **changes.flags)
     present = [StoredVpa(vpa=one.vpa, pods=[each.pod for each in one.groups or ()])
                for one in chosen]  # fmt: skip
     changed = [
         dataclasses.replace(each, vpa=changes.policy.applied_to(each.vpa)) for each in present
     ]
-    stored, at, count = histories.result() or (), session.now, counting(flags.settings)
+    stored, at, count = histories.result(), session.now, counting(flags.settings)
     usage = usage_of(present, stored, at, count)
     now = recommended(usage, vpas, at, publishing(flags.settings))
     if not changes.policy.is_empty:
@@ -178,10 +179,13 @@ async def _simulate(
         simulated_numbers(chosen, now, simulated),
         key=lambda each: (each.namespace, each.name, each.container),
     )
+    for meta in (vpa.metadata for vpa in vpas):
+        if (meta.namespace, meta.name) not in usage.autoscalers:
+            reader.note(f"VPA {meta.namespace}/{meta.name}: its policy is invalid")
     if differing := deviating(chosen, now):
         reader.note(
-            f"{differing} VPAs have targets that differ from those of their checkpoints by more "
-            "than 5 percent: newer usage, or other flags"
+            "VPAs whose targets differ from those of their checkpoints by more than 5 percent: "
+            f"{differing} (newer usage, or other flags)"
         )
     return SimulationList(
         kind="SimulationList",

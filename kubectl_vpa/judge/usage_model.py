@@ -96,10 +96,10 @@ def usage_of(
         half_lives=chosen.half_lives,
         sidecars=Sidecars(scaled=chosen.gates.native_sidecar),
     )
-    for each in vpas:
-        _put(usage, each, at, per_vpa_config=chosen.gates.per_vpa_config)
+    there = [each for each in vpas if _put(usage, each.vpa, chosen.gates)]
     windows = list[SavedWindows]()
     newest = 0
+    # Before the pods: a container without any other history takes that of its checkpoint as it is.
     for one in histories:
         autoscaler = usage.autoscalers.get(one.vpa)
         if autoscaler is None or one.target not in ("", autoscaler.target):
@@ -110,23 +110,26 @@ def usage_of(
             usage.sidecars.mark(one.vpa, one.container)
         if one.windows:
             windows.append(SavedWindows(one.vpa, one.container, one.windows))
+    for each in there:
+        for pod in each.pods:
+            facts = _facts(pod, vpa_key(each.vpa), scales_sidecars=usage.sidecars.scaled)
+            usage.put_pod(facts, at)
     WindowRestorer(usage).resume(windows, at)
     # Age counts from the newest usage, as in the recommender: a clock may be wrong (X98).
     expire_loaded(usage, min(at, newest))
     return usage
 
 
-def _put(usage: Usage, stored: StoredVpa, at: int, *, per_vpa_config: bool) -> None:
-    """Add a VPA and its pods, which a label of our own connects with it."""
-    vpa, key = stored.vpa, vpa_key(stored.vpa)
+def _put(usage: Usage, vpa: VerticalPodAutoscaler, gates: FeatureGates) -> bool:
+    """Add a VPA, whose pods have a label of our own; return False if its policy can't be read."""
     try:
-        rules = container_rules(vpa, per_vpa_config=per_vpa_config)
+        rules = container_rules(vpa, per_vpa_config=gates.per_vpa_config)
     except QuantityError:
-        return
+        return False
+    key = vpa_key(vpa)
     selector = Selector((Requirement(_VPA, Operator.EQUALS, (key.name,)),))
     usage.put_autoscaler(key, selector, rules, target=target_name(vpa))
-    for pod in stored.pods:
-        usage.put_pod(_facts(pod, key, scales_sidecars=usage.sidecars.scaled), at)
+    return True
 
 
 def _facts(pod: Pod, vpa: VpaKey, *, scales_sidecars: bool) -> PodFacts:

@@ -94,7 +94,7 @@ async def test_a_status_that_differs_is_noted(cluster: CliCluster) -> None:
         subresource="status",
     )
     printed = await simulate(cluster, LARGER)
-    assert "1 VPAs have targets that differ from those of their checkpoints" in printed.err
+    assert "differ from those of their checkpoints by more than 5 percent: 1 (" in printed.err
 
 
 REFUSED = [

@@ -11,10 +11,11 @@ import pytest
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
+from common.errors import ConfigError
 from common.features import FeatureGates
-from common.quantity import Quantity
+from common.quantity import Quantity, QuantityError
 from common.read_model.page import ReadMetadata
-from fake_api import FakeApi, Reply, listing, named
+from fake_api import FakeApi, Reply, listing, named, status
 from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.usage_model import (
@@ -154,7 +155,6 @@ async def model(
     settings = RecommenderSettings(**flags)
     async with api.client() as client:
         histories = await read_histories(Reader(client, ""))
-    assert histories is not None
     decoded = msgspec.convert(vpas, list[VerticalPodAutoscaler], strict=False)
     live = msgspec.convert(pods, list[Pod], strict=False)
     stored = [
@@ -299,3 +299,57 @@ async def test_written_checkpoints_with_running_windows_give_the_published_numbe
         found, vpas = await model(api, [vpa()], [pod("web-1"), pod("web-2")], now, {})
         wanted = published(api, ["web"])
         assert computed(found, vpas, now, {}) == wanted
+
+
+async def test_checkpoints_that_can_not_be_decoded_are_noted(api: FakeApi) -> None:
+    wrong = [checkpoint(f"v{number}", version="v9") for number in range(5)]
+    api.on(CHECKPOINTS, listing(*wrong, checkpoint("web")))
+    async with api.client() as client:
+        reader = Reader(client, "")
+        (found,) = await read_histories(reader)
+    assert (found.vpa.name, found.container, found.target) == ("web", "app", "Deployment/web")
+    assert reader.notes == [
+        *(
+            f"checkpoint shop/v{number}-app: version is 'v9', only 'v3' can be read"
+            for number in range(3)
+        ),
+        "2 more checkpoints that can't be decoded",
+    ]
+
+
+async def test_without_the_right_to_list_checkpoints_nothing_is_computed(api: FakeApi) -> None:
+    api.on(CHECKPOINTS, status(403, "Forbidden"))
+    async with api.client() as client:
+        reader = Reader(client, "")
+        with pytest.raises(ConfigError, match="you need the right to list them"):
+            await read_histories(reader)
+    assert reader.notes == ["verticalpodautoscalercheckpoints: you may not list them"]
+
+
+@pytest.mark.parametrize(
+    ("target", "samples"),
+    [
+        pytest.param("Deployment/web", 1440, id="this target"),
+        pytest.param(None, 1440, id="an unknown target, as the reference writes it"),
+        pytest.param("Deployment/before", 0, id="a former target"),
+    ],
+)
+async def test_history_of_a_former_target_does_not_count(
+    api: FakeApi, target: str | None, samples: int
+) -> None:
+    stored = checkpoint("web")
+    stored["metadata"]["annotations"] = {"vpa-recommender/target": target} if target else {}
+    api.on(CHECKPOINTS, listing(stored))
+    found, (web,) = await model(api, [vpa()], [pod()], START, {})
+    (app,) = explained(found, web, START).explanation.containers
+    assert app.samples == samples
+
+
+async def test_a_vpa_with_an_invalid_policy_is_left_out(api: FakeApi) -> None:
+    wrong = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "a lot"}}]}
+    vpas = [vpa("web"), vpa("wrong", resourcePolicy=wrong)]
+    api.on(CHECKPOINTS, listing(checkpoint("web"), checkpoint("wrong")))
+    found, decoded = await model(api, vpas, [], START, {})
+    assert {key.name for key in recommended(found, decoded, START)} == {"web"}
+    with pytest.raises(QuantityError):
+        explained(found, decoded[1], START)
