@@ -174,13 +174,18 @@ class Components:
         self._missed(problem)
         return first
 
-    async def _leader(self, component: str) -> _Leader:
+    async def pods(self, component: str) -> Sequence[ComponentPod]:
+        """Return the pods of a component in one installation, the ready ones first."""
         async with self._finding:
             if self._found is None:
                 self._found = await self._pods()
+        pods = [each for each in self._found if each.component == component]
+        return [each for each in pods if each.namespace == pods[0].namespace]
+
+    async def _leader(self, component: str) -> _Leader:
+        pods = await self.pods(component)
         async with self._choosing[component]:
             if component not in self._leaders:
-                pods = [each for each in self._found if each.component == component]
                 self._leaders[component] = await self._choose(pods)
         leader = self._leaders[component]
         if leader.problem:
@@ -204,7 +209,7 @@ class Components:
 
     async def _choose(self, pods: Sequence[ComponentPod]) -> _Leader:
         """Ask all replicas of one installation at the same time, and return the one that leads."""
-        asked = [each for each in pods if each.namespace == pods[0].namespace][:_MOST_REPLICAS]
+        asked = pods[:_MOST_REPLICAS]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(pod)) for pod in asked]
         answers = [task.result() for task in tasks]

@@ -57,6 +57,16 @@ class Screen:
         """Remove everything from a terminal."""
         self._out.clear()
 
+    @property
+    def is_unicode(self) -> bool:
+        """Return True if the output's encoding has more than ASCII."""
+        return not self._out.options.ascii_only
+
+    def lines(self, content: Iterable[Text]) -> None:
+        """Print lines with their styles."""
+        for line in content:
+            self._out.print(line)
+
     def raw(self, content: str) -> None:
         """Write text without a new line at its end."""
         sys.stdout.write(content)

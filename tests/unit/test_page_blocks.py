@@ -88,6 +88,7 @@ NOT_RUN = {
     "docs/kubectl-vpa.md": {
         "pip install '.[cli]'": "installs a program; make release-check does so",
         "kubectl vpa completion kubectl >~/.local/bin/kubectl_complete-vpa": CLI,
+        "kubectl vpa simulate -n shop --target-cpu-percentile=0.99 --max-allowed=memory=300Mi": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,
         "kubectl vpa export -n shop --as kustomize >recommendations/kustomization.yaml": CLI,
         'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'

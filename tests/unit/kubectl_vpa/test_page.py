@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 
 from kubectl_vpa.results import (
+    ComputedContainer,
+    ComputedResource,
+    ComputedVpa,
     ContainerHistory,
     Explanation,
     Finding,
     HistoryResult,
     PlanResult,
     RecommendationResult,
+    SimulatedNumbers,
     StatusReason,
     UsageResult,
     VpaResult,
@@ -45,6 +49,10 @@ FIELDS = [
         ("a usage", UsageResult),
         ("an entry of the history", HistoryResult),
         ("a usage in the history", ContainerHistory),
+        ("a computed VPA", ComputedVpa),
+        ("a computed container", ComputedContainer),
+        ("a computed resource", ComputedResource),
+        ("simulated numbers", SimulatedNumbers),
     )
     for field in result.__struct_encode_fields__
 ]
