@@ -1,0 +1,125 @@
+"""The texts of a report's cells, for tables, Markdown and HTML."""
+
+from collections.abc import Sequence
+
+from common.resources import CPU, MEMORY
+from kubectl_vpa.output.amounts import short
+from kubectl_vpa.results import (
+    Change,
+    Cost,
+    Prices,
+    Report,
+    ReportTotal,
+    Source,
+    TotalResource,
+    WorkloadReport,
+)
+
+NONE = "none"
+UNKNOWN = "-"
+
+_ZERO = "0"
+_ARROW = " → "
+
+
+def workload_of(workload: WorkloadReport) -> str:
+    """Return kind and name."""
+    return f"{workload.kind}/{workload.name}"
+
+
+def per_pod(resource: str, change: Change) -> str:
+    """Return ``500m → 49m``, or one amount if both are equal or nothing is recommended."""
+    now = NONE if change.request is None else short(resource, change.request)
+    if change.recommended is None:
+        return UNKNOWN if change.request is None else now
+    then = short(resource, change.recommended)
+    return then if change.request == change.recommended else f"{now}{_ARROW}{then}"
+
+
+def sums(resource: str, total: TotalResource) -> str:
+    """Return the sums of the requests, now and recommended."""
+    return per_pod(resource, Change(request=total.request, recommended=total.recommended))
+
+
+def given_back(of: WorkloadReport | ReportTotal) -> str:
+    """Return ``1.35 CPU, 2.27Gi``: what all pods would give back; a dash for nothing."""
+    return _both(of.cpu.given_back, of.memory.given_back)
+
+
+def lacking(of: WorkloadReport | ReportTotal) -> str:
+    """Return the same for what the pods lack."""
+    return _both(of.cpu.lacking, of.memory.lacking)
+
+
+def money(amount: float, *, sign: bool = False) -> str:
+    """Return an amount of money with thousands separated by commas."""
+    return f"{amount:+,.2f}" if sign and round(amount, 2) else f"{amount:,.2f}"
+
+
+def cost_change(cost: Cost | None) -> str:
+    """Return the change of the monthly cost."""
+    return UNKNOWN if cost is None else money(cost.change, sign=True)
+
+
+def cost_heading(prices: Prices) -> str:
+    """Return the heading of the column with the change of the cost."""
+    return f"{prices.currency or 'cost'}/month"
+
+
+def basis(workload: WorkloadReport) -> str:
+    """Return what the recommendation is based on, and what is missing in it."""
+    match workload.source:
+        case Source.VPA:
+            source = f"VPA {workload.vpa} ({workload.mode})"
+        case Source.CHECKPOINTS:
+            source = f"checkpoints of VPA {workload.vpa}"
+        case Source.PROMETHEUS:
+            source = "Prometheus"
+        case _:
+            return f"nothing recommended: {workload.message}"
+    return f"{source}; {workload.message}" if workload.message else source
+
+
+def below(workload: WorkloadReport) -> str:
+    """Return the effect and the basis as words, for a narrow screen."""
+    return "; ".join((*_effects(workload), basis(workload)))
+
+
+def effect(total: ReportTotal, prices: Prices | None) -> str:
+    """Return the effects of many workloads as words."""
+    words = list(_effects(total)) or ["nothing changes"]
+    if prices is not None and total.cost is not None:
+        words.append(f"{cost_change(total.cost)} {cost_heading(prices)}")
+    return "; ".join(words)
+
+
+def unchanged(total: ReportTotal) -> str:
+    """Return a sentence about the workloads without a recommendation; empty if there are none."""
+    count = total.without_recommendation
+    if not count:
+        return ""
+    what = "1 workload has" if count == 1 else f"{count} workloads have"
+    return f"{what} no recommendation. The sums contain the present requests of such workloads."
+
+
+def has_contexts(report: Report) -> bool:
+    """Return True if the report is about several contexts."""
+    return len(report.contexts) > 1
+
+
+def has_namespaces(report: Report) -> bool:
+    """Return True if the report is about several namespaces."""
+    return len(report.totals) > 1
+
+
+def _effects(of: WorkloadReport | ReportTotal) -> Sequence[str]:
+    texts = (("gives back", given_back(of)), ("lacks", lacking(of)))
+    return [f"{verb} {text}" for verb, text in texts if text != UNKNOWN]
+
+
+def _both(cpu: str, memory: str) -> str:
+    parts = (
+        *((f"{short(CPU, cpu)} CPU",) if cpu != _ZERO else ()),
+        *((short(MEMORY, memory),) if memory != _ZERO else ()),
+    )
+    return ", ".join(parts) or UNKNOWN
