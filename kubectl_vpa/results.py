@@ -233,7 +233,7 @@ class ReportTotal(Result, frozen=True, kw_only=True):
     namespace: str | None  # null: of all namespaces
     workloads: int
     pods: int
-    without_recommendation: int  # workloads
+    without_recommendation: int  # workloads with pods
     cpu: TotalResource
     memory: TotalResource
     cost: Cost | None

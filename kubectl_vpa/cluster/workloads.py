@@ -42,16 +42,15 @@ async def read_workloads(reader: Reader, *, label_selector: str = "") -> Workloa
         KubeError: the pods could not be read.
     """
     async with asyncio.TaskGroup() as group:
-        pods = group.create_task(
-            reader.fold(
-                PODS,
-                _bare_too,
-                _add,
-                label_selector=label_selector,
-                field_selector=LIVE_PODS,
-                needed=True,
-            )
+        reading = reader.fold(
+            PODS,
+            _bare_too,
+            _add,
+            label_selector=label_selector,
+            field_selector=LIVE_PODS,
+            needed=True,
         )
+        pods = group.create_task(reading)
         vpas_task = group.create_task(_read_vpas(reader))
         limit_ranges = group.create_task(reader.list(LIMIT_RANGES))
     vpas, groups = vpas_task.result(), pods.result() or PodGroups()

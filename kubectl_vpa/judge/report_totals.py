@@ -101,7 +101,9 @@ def total_of(
         namespace=namespace,
         workloads=len(workloads),
         pods=sum(each.pods for each in workloads),
-        without_recommendation=sum(each.source is Source.NONE for each in workloads),
+        without_recommendation=sum(
+            each.source is Source.NONE and each.pods > 0 for each in workloads
+        ),
         cpu=cpu,
         memory=memory,
         cost=None if prices is None else _cost(requests, recommended, prices),

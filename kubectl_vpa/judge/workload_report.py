@@ -1,6 +1,6 @@
 """The requests of one workload, now and recommended, and their difference in all its pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -24,8 +24,6 @@ from updater.evaluate.recommendation_fit import measure_pod
 
 _Nanos: TypeAlias = Mapping[str, int]  # by container
 _OfResources: TypeAlias = Mapping[str, _Nanos]
-
-_NO_CONTROLLER = "no controller, so no VPA can control it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +98,19 @@ def is_bare(key: TargetKey) -> bool:
     return key[1] == BARE
 
 
-def why_not_recommended(key: TargetKey, vpa: VerticalPodAutoscaler | None) -> str:
-    """Return why there is no recommendation for a workload for which none was found."""
+def why_not_recommended(
+    key: TargetKey, vpa: VerticalPodAutoscaler | None, sources: Collection[Source]
+) -> str:
+    """Return why a workload has no recommendation, after a look into ``sources``."""
     if is_bare(key):
-        return _NO_CONTROLLER
-    return "no VPA" if vpa is None else f"VPA {vpa.metadata.name} recommends nothing yet"
+        return "no controller, so no VPA can control it"
+    if Source.PROMETHEUS in sources:
+        return "no usage in Prometheus"
+    if vpa is None:
+        return "no VPA"
+    if Source.VPA in sources:
+        return f"VPA {vpa.metadata.name} recommends nothing yet"
+    return f"VPA {vpa.metadata.name} has no checkpoints with usage"
 
 
 def _numbers(pod: Pod, facts: WorkloadFacts) -> _PodNumbers:

@@ -13,6 +13,8 @@ _UNKNOWN = "-"
 def short(resource: str, quantity: str) -> str:
     """Return a quantity with three digits at most: ``763m``, ``1.5``, ``488Mi``, ``1.95Gi``."""
     parsed = Quantity.parse(quantity)
+    if parsed.is_zero:
+        return "0"
     if resource == CPU:
         return f"{parsed.milli}m" if parsed.milli < 1000 else _digits(parsed.milli / 1000)
     value, unit = float(parsed.value), 0

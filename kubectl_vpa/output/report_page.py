@@ -17,10 +17,11 @@ from kubectl_vpa.output.report_table import Table
 from kubectl_vpa.results import Report, WorkloadReport
 
 _MOST_BARS = 20
-_LABEL_LENGTH = 32  # characters
+_LABEL_LENGTH = 27  # characters
 _WIDTH, _LABELS, _VALUES = 640, 210, 70  # of a plot, in its own units, and so is the rest
 _ROW, _BAR, _GAP = 40, 13, 2
 
+_NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """\
 :root {
   color-scheme: light dark;
@@ -63,12 +64,13 @@ svg text { fill: var(--text); font-size: 13px; font-variant-numeric: tabular-num
 .scroll { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
-th, td { text-align: left; vertical-align: top; }
+th, td, caption { text-align: left; vertical-align: top; }
+caption { padding-bottom: .5rem; font-size: .9rem; }
 th { font-weight: 600; }
 thead th { color: var(--soft); font-size: .85rem; white-space: nowrap; }
 tbody th, td:last-child { overflow-wrap: anywhere; }
 td.amount { white-space: nowrap; }
-th.right, td.right { text-align: right; white-space: nowrap; }
+th.right, td.right { padding-right: 1.5rem; text-align: right; white-space: nowrap; }
 tr.total > * { border-top: 2px solid var(--line); font-weight: 600; }
 footer { margin-top: 2.5rem; font-size: .85rem; }
 @media print {
@@ -86,9 +88,9 @@ footer { margin-top: 2.5rem; font-size: .85rem; }
 """
 
 _EXPLANATION = (
-    "CPU and memory of a workload are the requests of one pod, now and recommended; those of sums "
-    "are of all pods. Given back and lacking are of all pods. A workload without a recommendation "
-    "counts with its present requests. Costs are per month of 730 hours."
+    "Requests are given back if less is recommended than requested, and lacking if more is. What "
+    "one container lacks is not offset by what another gives back. Costs are those of requests, "
+    "per month of 730 hours."
 )
 
 
@@ -102,6 +104,11 @@ class _Bars:
     recommended: float
     recommended_text: str
 
+    @property
+    def larger(self) -> float:
+        """Return the larger of both."""
+        return max(self.request, self.recommended)
+
 
 def as_html(report: Report) -> str:
     """Return the page."""
@@ -110,6 +117,7 @@ def as_html(report: Report) -> str:
         '<html lang="en" xmlns="http://www.w3.org/1999/xhtml">',
         "<head>",
         '<meta charset="utf-8" />',
+        f'<meta http-equiv="Content-Security-Policy" content="{_NOTHING_ELSE}" />',
         '<meta name="viewport" content="width=device-width, initial-scale=1" />',
         '<meta name="generator" content="kubectl vpa report" />',
         "<title>Requests and recommendations</title>",
@@ -118,10 +126,10 @@ def as_html(report: Report) -> str:
         "<body>",
         *_header(report),
         "<main>",
+        *_notes(report),
         *_plots(report),
         *_sums(report),
         *_workloads(report),
-        *_notes(report),
         "</main>",
         f"<footer><p class='soft'>{_EXPLANATION}</p></footer>",
         "</body>",
@@ -153,11 +161,10 @@ def _header(report: Report) -> Iterator[str]:
             f"<div><dt>Cost per month</dt><dd>{_safe(f'{now} → {then} {currency}')}</dd>"
             f"<dd>{_safe(f'{change} {currency}')}</dd></div>"
         )
-    yield (
-        f"<div><dt>Workloads</dt><dd>{total.workloads:,}</dd><dd>{total.pods:,} pods; "
-        f"{total.without_recommendation:,} workloads without a recommendation</dd></div>"
-    )
+    yield (f"<div><dt>Workloads</dt><dd>{total.workloads:,}</dd><dd>{total.pods:,} pods</dd></div>")
     yield "</dl>"
+    if sentence := text.unchanged(total):
+        yield f"<p class='soft'>{_safe(sentence)}</p>"
     yield "</header>"
 
 
@@ -172,10 +179,8 @@ def _plots(report: Report) -> Iterator[str]:
     )
     yield "<div class='plots'>"
     for name, resource in (("CPU", CPU), ("Memory", MEMORY)):
-        bars = sorted(
-            _of_namespaces(report, resource) if several else _of_workloads(report, resource),
-            key=lambda each: -max(each.request, each.recommended),
-        )
+        found = _of_namespaces(report, resource) if several else _of_workloads(report, resource)
+        bars = sorted((each for each in found if each.larger), key=lambda each: -each.larger)
         shown = bars[:_MOST_BARS]
         rest = f", the {len(shown)} largest of {len(bars)} {what}" if len(bars) > len(shown) else ""
         yield "<figure>"
@@ -188,7 +193,7 @@ def _plots(report: Report) -> Iterator[str]:
 
 def _plot(name: str, what: str, bars: Sequence[_Bars]) -> Iterator[str]:
     height = max(_ROW * len(bars), _ROW)
-    largest = max((max(each.request, each.recommended) for each in bars), default=0.0) or 1.0
+    largest = max((each.larger for each in bars), default=1.0)
     room = _WIDTH - _LABELS - _VALUES
     spoken = f"{name}, requested and recommended, of {what}. The tables have the same numbers."
     yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{_safe(spoken)}">'
@@ -244,11 +249,12 @@ def _bars(resource: str, label: str, request: str, recommended: str) -> _Bars:
 
 
 def _sums(report: Report) -> Iterator[str]:
+    """Yield the sums of the namespaces; those of a single one are in the header."""
+    if not text.has_namespaces(report):
+        return
     yield "<section>"
-    yield "<h2>Sums</h2>"
-    yield from _table(report_table.totals(report), "Sums of all pods", totals=1)
-    if sentence := text.unchanged(report.total):
-        yield f"<p class='soft'>{_safe(sentence)}</p>"
+    yield "<h2>Namespaces</h2>"
+    yield from _table(report_table.totals(report), "All amounts are of all pods.", totals=1)
     yield "</section>"
 
 
@@ -257,7 +263,10 @@ def _workloads(report: Report) -> Iterator[str]:
         return
     yield "<section>"
     yield "<h2>Workloads</h2>"
-    caption = "Workloads, those with the largest effect first"
+    caption = (
+        "CPU and memory are of one pod; given back and lacking are of all pods. The workload with "
+        "the largest effect is first."
+    )
     yield from _table(report_table.workloads(report), caption)
     yield "</section>"
 
@@ -268,7 +277,7 @@ def _table(table: Table, caption: str, *, totals: int = 0) -> Iterator[str]:
     yield "<table>"
     yield f"<caption class='soft'>{_safe(caption)}</caption>"
     titles = (
-        f'<th scope="col"{_right(column.right)}>{_safe(column.heading.capitalize())}</th>'
+        f'<th scope="col"{_right(column.right)}>{_safe(column.heading)}</th>'
         for column in table.columns
     )
     yield f"<thead><tr>{''.join(titles)}</tr></thead>"
@@ -293,7 +302,7 @@ def _row(table: Table, row: Sequence[str]) -> Iterator[str]:
             yield f"<td{amount}>{_safe(cell)}</td>"
 
 
-_AMOUNTS = frozenset({"CPU", "MEMORY", "GIVEN BACK", "LACKING"})
+_AMOUNTS = frozenset({"CPU", "Memory", "Given back", "Lacking"})
 
 
 def _notes(report: Report) -> Iterator[str]:

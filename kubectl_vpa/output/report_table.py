@@ -1,8 +1,8 @@
-"""The tables of a report: workloads and sums, on the screen and in Markdown."""
+"""The tables of a report: workloads and sums, on the screen, in Markdown and in HTML."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.resources import CPU, MEMORY
 from kubectl_vpa.output import report_text as text
@@ -25,11 +25,10 @@ def show(report: Report, screen: Screen, *, wide: bool, headings: bool) -> None:
     """Print both tables as they fit the screen."""
     fits = wide or screen.width is None or screen.width >= _LEAST_WIDE
     if report.items:
-        items = workloads(report) if fits else _narrow_workloads(report)
-        screen.table(items.columns, items.rows, headings=headings)
+        _show(workloads(report) if fits else _narrow_workloads(report), screen, headings=headings)
         screen.text("")
     sums = _padded(totals(report)) if fits else _narrow_totals(report)
-    screen.table(sums.columns, sums.rows, headings=headings)
+    _show(sums, screen, headings=headings)
     if sentence := text.unchanged(report.total):
         screen.paragraph(sentence)
 
@@ -56,8 +55,8 @@ def totals(report: Report) -> Table:
     """Return the table of sums: a row for each namespace, if there are several, and the total."""
     columns = (
         Column(_heading(report)),
-        *(Column("WORKLOADS", right=True), Column("PODS", right=True)),
-        *(Column("CPU"), Column("MEMORY"), Column("GIVEN BACK"), Column("LACKING")),
+        *(Column("Workloads", right=True), Column("Pods", right=True)),
+        *(Column("CPU"), Column("Memory"), Column("Given back"), Column("Lacking")),
         *_cost_columns(report),
     )
     return Table(columns, [_total_cells(each, report) for each in _sums(report)])
@@ -65,18 +64,18 @@ def totals(report: Report) -> Table:
 
 def _columns(report: Report) -> Iterator[Column]:
     if text.has_contexts(report):
-        yield Column("CONTEXT")
+        yield Column("Context")
     if text.has_namespaces(report):
-        yield Column("NAMESPACE")
-    yield from (Column("WORKLOAD"), Column("PODS", right=True), Column("CPU"), Column("MEMORY"))
-    yield from (Column("GIVEN BACK"), Column("LACKING"))
+        yield Column("Namespace")
+    yield from (Column("Workload"), Column("Pods", right=True), Column("CPU"), Column("Memory"))
+    yield from (Column("Given back"), Column("Lacking"))
     yield from _cost_columns(report)
-    yield Column("RECOMMENDED BY")
+    yield Column("Recommended by")
 
 
 def _cost_columns(report: Report) -> Iterator[Column]:
     if report.prices is not None:
-        yield Column(text.cost_heading(report.prices).upper(), right=True)
+        yield Column(text.cost_heading(report.prices), right=True)
 
 
 def _cells(workload: WorkloadReport, report: Report) -> tuple[str, ...]:
@@ -105,7 +104,7 @@ def _total_cells(total: ReportTotal, report: Report) -> tuple[str, ...]:
 def _narrow_workloads(report: Report) -> Table:
     """Return name and amounts; effect and basis follow below."""
     columns = (
-        *(Column("WORKLOAD"), Column("PODS", right=True), Column("CPU"), Column("MEMORY")),
+        *(Column("Workload"), Column("Pods", right=True), Column("CPU"), Column("Memory")),
         *_cost_columns(report),
         Column(""),
     )
@@ -129,7 +128,7 @@ def _narrow_cells(workload: WorkloadReport, report: Report) -> tuple[str, ...]:
 
 def _narrow_totals(report: Report) -> Table:
     columns = (
-        *(Column(_heading(report)), Column("PODS", right=True), Column("CPU"), Column("MEMORY")),
+        *(Column(_heading(report)), Column("Pods", right=True), Column("CPU"), Column("Memory")),
         Column(""),
     )
     rows = [
@@ -143,13 +142,18 @@ def _narrow_totals(report: Report) -> Table:
     return Table(columns, rows)
 
 
+def _show(table: Table, screen: Screen, *, headings: bool) -> None:
+    columns = [replace(each, heading=each.heading.upper()) for each in table.columns]
+    screen.table(columns, table.rows, headings=headings)
+
+
 def _padded(table: Table) -> Table:
     """Return the table with an empty last column, because the screen breaks a long last cell."""
     return Table((*table.columns, Column("")), [(*row, "") for row in table.rows])
 
 
 def _heading(report: Report) -> str:
-    return "NAMESPACE" if text.has_namespaces(report) else ""
+    return "Namespace" if text.has_namespaces(report) else ""
 
 
 def place_of(total: ReportTotal, report: Report) -> str:
@@ -169,7 +173,7 @@ def _items(report: Report) -> Iterator[WorkloadReport]:
 
 
 def _markdown(table: Table) -> str:
-    titles = [column.heading.capitalize() for column in table.columns]
+    titles = [_escaped(column.heading) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
     rows = [[_escaped(cell) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, rules, *rows))

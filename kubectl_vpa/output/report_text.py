@@ -76,7 +76,7 @@ def basis(workload: WorkloadReport) -> str:
         case Source.PROMETHEUS:
             source = "Prometheus"
         case _:
-            return f"nothing recommended: {workload.message}"
+            return workload.message
     return f"{source}; {workload.message}" if workload.message else source
 
 
@@ -98,8 +98,9 @@ def unchanged(total: ReportTotal) -> str:
     count = total.without_recommendation
     if not count:
         return ""
-    what = "1 workload has" if count == 1 else f"{count} workloads have"
-    return f"{what} no recommendation. The sums contain the present requests of such workloads."
+    if count == 1:
+        return "1 workload has no recommendation and counts with its present requests."
+    return f"{count} workloads have no recommendation and count with their present requests."
 
 
 def has_contexts(report: Report) -> bool:

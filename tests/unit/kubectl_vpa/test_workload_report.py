@@ -1,6 +1,6 @@
 """Requests and recommendations of one workload in ``kubectl vpa report``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,7 +16,6 @@ from common.api.core import (
     Pod,
     ResourceRequirements,
 )
-from common.target.owners import TargetKey
 from kubectl_vpa.judge.competitors import vpas_by_target
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.workload_report import (
@@ -247,19 +246,33 @@ def test_static_pods_are_workloads_of_their_own() -> None:
     assert row_key(KEY, group) == KEY
 
 
+EVERY = frozenset(Source)
+
+
 @pytest.mark.parametrize(
-    ("key", "vpa", "want"),
+    ("vpa", "sources", "want"),
     [
-        (KEY, None, "no VPA"),
-        (KEY, builders.vpa("slow"), "VPA slow recommends nothing yet"),
-        (("default", "Pod", "by-hand"), None, "no controller, so no VPA can control it"),
+        (None, {Source.VPA, Source.CHECKPOINTS}, "no VPA"),
+        (
+            builders.vpa("slow"),
+            {Source.VPA, Source.CHECKPOINTS},
+            "VPA slow recommends nothing yet",
+        ),
+        (builders.vpa("slow"), {Source.CHECKPOINTS}, "VPA slow has no checkpoints with usage"),
+        (None, EVERY, "no usage in Prometheus"),
+        (builders.vpa("slow"), EVERY, "no usage in Prometheus"),
     ],
-    ids=["no VPA", "a VPA without a recommendation", "a bare pod"],
+    ids=["no VPA", "a new VPA", "no checkpoints", "no usage", "a VPA, and no usage"],
 )
 def test_the_reason_without_a_recommendation(
-    key: TargetKey, vpa: VerticalPodAutoscaler | None, want: str
+    vpa: VerticalPodAutoscaler | None, sources: Collection[Source], want: str
 ) -> None:
-    assert why_not_recommended(key, vpa) == want
+    assert why_not_recommended(KEY, vpa, sources) == want
+
+
+def test_a_bare_pod_has_no_recommendation_whatever_is_read() -> None:
+    why = why_not_recommended(("default", "Pod", "by-hand"), None, EVERY)
+    assert why == "no controller, so no VPA can control it"
 
 
 def test_the_vpa_of_a_target_is_the_one_that_controls_it() -> None:
