@@ -91,24 +91,27 @@ async def recommended_by_history(
 
     async def read(namespace: str) -> None:
         nonlocal samples, is_complete
-        there = by_namespace[namespace]
+        there, local = by_namespace[namespace], reader.elsewhere(namespace)
         async with limit:
-            selectors = await _selectors(reader.elsewhere(namespace), scales, tuple(there))
+            selectors = await _selectors(local, scales, tuple(there))
+            usage = await _model(local, there, selectors, instant(clock.now()))
+            history = NamespaceHistory(
+                *(prometheus, settings, usage),
+                model_lock=asyncio.Lock(),
+                matched_only=True,
+                clock=clock,
+            )
             try:
-                usage, count = await _usage(
-                    reader.elsewhere(namespace), there, selectors, prometheus, settings, clock
-                )
+                samples += await _load(history, namespace)
             except (PrometheusError, DecodeError) as error:
                 reader.note(f"history of {namespace} in Prometheus: {error}")
                 is_complete = False
                 return
-            samples += count
-            reader.progress("samples of Prometheus", samples)
-            chosen = [there[controller] for controller in selectors]
-            statuses = recommended(usage, chosen, clock.now())
-            for controller in selectors:
-                if status := statuses.get(vpa_key(there[controller])):
-                    found[controller] = replace(there[controller], status=status)
+        reader.progress("samples of Prometheus", samples)
+        statuses = recommended(usage, [there[each] for each in selectors], clock.now())
+        for controller in selectors:
+            if status := statuses.get(vpa_key(there[controller])):
+                found[controller] = replace(there[controller], status=status)
 
     async with prometheus, asyncio.TaskGroup() as group:
         for namespace in sorted(by_namespace):
@@ -140,22 +143,11 @@ async def _selectors(
     return found
 
 
-async def _usage(
-    reader: Reader,
-    vpas: Vpas,
-    selectors: Mapping[Controller, Selector],
-    prometheus: Prometheus,
-    settings: UsageSourceSettings,
-    clock: Clock,
-) -> tuple[Usage, int]:
-    """Return the model with the history of one namespace, and the number of its samples.
-
-    Raises:
-        PrometheusError: a query failed.
-        DecodeError: a response is invalid.
-    """
+async def _model(
+    reader: Reader, vpas: Vpas, selectors: Mapping[Controller, Selector], now: int
+) -> Usage:
+    """Return the model with the pods and VPAs of one namespace, without usage."""
     usage = Usage()
-    now = instant(clock.now())
     for pod in await reader.list(PODS) or ():
         usage.put_pod(pod_facts(pod), now)
     for controller, selector in selectors.items():
@@ -163,14 +155,21 @@ async def _usage(
         with contextlib.suppress(QuantityError):
             rules = container_rules(vpa, per_vpa_config=FeatureGates().per_vpa_config)
             usage.put_autoscaler(vpa_key(vpa), selector, rules)
-    history = NamespaceHistory(
-        prometheus, settings, usage, model_lock=asyncio.Lock(), matched_only=True, clock=clock
-    )
+    return usage
+
+
+async def _load(history: NamespaceHistory, namespace: str) -> int:
+    """Add the history of one namespace to the model, and return the number of samples.
+
+    Raises:
+        PrometheusError: a query failed.
+        DecodeError: a response is invalid.
+    """
     for _ in range(_ATTEMPTS - 1):
         try:
-            return usage, (await history.load(reader.namespace, {})).total()
+            return (await history.load(namespace, {})).total()
         except PrometheusError as error:
             if error.away:
                 raise
-            history.request_less(reader.namespace)
-    return usage, (await history.load(reader.namespace, {})).total()
+            history.request_less(namespace)
+    return (await history.load(namespace, {})).total()

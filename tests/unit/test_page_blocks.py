@@ -88,6 +88,8 @@ NOT_RUN = {
     "docs/kubectl-vpa.md": {
         "pip install '.[cli]'": "installs a program; make release-check does so",
         "kubectl vpa completion kubectl >~/.local/bin/kubectl_complete-vpa": CLI,
+        "kubectl -n monitoring port-forward svc/prometheus-operated 9090 &": CLI,
+        "kubectl vpa report -A -o html >report.html": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,
         "kubectl vpa export -n shop --as kustomize >recommendations/kustomization.yaml": CLI,
         'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_vpa.results import Explanation, Finding, RecommendationResult, StatusReason, VpaResult
+from kubectl_vpa.results import (
+    Explanation,
+    Finding,
+    RecommendationResult,
+    Report,
+    ReportTotal,
+    StatusReason,
+    VpaResult,
+    WorkloadReport,
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kubectl-vpa.md").read_text(encoding="utf-8")
@@ -31,6 +40,9 @@ FIELDS = [
         ("a recommendation", RecommendationResult),
         ("a finding", Finding),
         ("an explanation", Explanation),
+        ("a report", Report),
+        ("a workload", WorkloadReport),
+        ("a sum", ReportTotal),
     )
     for field in result.__struct_encode_fields__
 ]
