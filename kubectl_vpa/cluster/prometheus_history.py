@@ -102,11 +102,12 @@ async def recommended_by_history(
                 clock=clock,
             )
             try:
-                samples += await _load(history, namespace)
+                count = await _load(history, namespace)
             except (PrometheusError, DecodeError) as error:
                 reader.note(f"history of {namespace} in Prometheus: {error}")
                 is_complete = False
                 return
+        samples += count
         reader.progress("samples of Prometheus", samples)
         statuses = recommended(usage, [there[each] for each in selectors], clock.now())
         for controller in selectors:

@@ -53,14 +53,17 @@ dl div {
 dt { color: var(--soft); font-size: .85rem; }
 dd { margin: 0; font-size: .9rem; font-variant-numeric: tabular-nums; }
 dd:first-of-type { font-size: 1.25rem; white-space: nowrap; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 2rem; }
+.plots {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 2rem;
+}
 figure { margin: 0; }
 figcaption { font-weight: 600; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--text); font-size: 13px; font-variant-numeric: tabular-nums; }
 .requested { fill: var(--requested); background: var(--requested); }
 .recommended { fill: var(--recommended); background: var(--recommended); }
-.key { display: inline-block; width: .8rem; height: .8rem; margin: 0 .25rem 0 .75rem; }
+.legend { margin-left: .75rem; white-space: nowrap; }
+.key { display: inline-block; width: .8rem; height: .8rem; margin-right: .25rem; }
 .scroll { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
@@ -174,8 +177,9 @@ def _plots(report: Report) -> Iterator[str]:
     yield "<section>"
     yield "<h2>Requested and recommended</h2>"
     yield (
-        "<p class='soft'>All pods together. <span class='key requested'></span>requested"
-        "<span class='key recommended'></span>recommended</p>"
+        "<p class='soft'>All pods together. "
+        "<span class='legend'><span class='key requested'></span>requested</span> "
+        "<span class='legend'><span class='key recommended'></span>recommended</span></p>"
     )
     yield "<div class='plots'>"
     for name, resource in (("CPU", CPU), ("Memory", MEMORY)):
