@@ -1,10 +1,12 @@
 """The recommendations for workloads: of VPAs, estimated from checkpoints or from Prometheus."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec
+from msgspec.structs import replace
+
+from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSpec, VpaStatus
 from common.api.meta import ObjectMeta
 from common.runtime.clock import SystemClock
 from common.target.owners import Controller
@@ -31,7 +33,8 @@ async def recommendations(
 ) -> Mapping[Controller, Recommended]:
     """Return the recommendation for each workload that has one, from the first source with one.
 
-    A workload without a VPA gets the recommendation of a VPA without policies.
+    Estimates ignore the present status of a VPA. A workload without a VPA gets the recommendation
+    of a VPA without policies.
 
     Raises:
         ConfigError: the settings of Prometheus can't be used.
@@ -41,22 +44,45 @@ async def recommendations(
         for each in workloads:
             if each.vpa is not None and _recommends(each.vpa):
                 found[each.controller] = Recommended(each.vpa, Source.VPA)
-    if Source.CHECKPOINTS in sources:
-        pass
-    if Source.PROMETHEUS in sources:
-        vpas = {
-            each.controller: each.vpa or default_vpa(each.controller)
-            for each in _without(workloads, found)
-            if each.groups and not is_bare(each.controller.key)
-        }
-        # Imported here, because the recommender's model takes time and memory.
-        from kubectl_vpa.cluster.prometheus_history import recommended_by_history  # noqa: PLC0415
+    clock = SystemClock()
+    left = {
+        each.controller: each
+        for each in workloads
+        if each.controller not in found and not is_bare(each.controller.key)
+    }
+    vpas = {each: _without_status(one.vpa) for each, one in left.items() if one.vpa is not None}
+    if Source.CHECKPOINTS in sources and vpas:
+        # Imported here, and below, because the recommender's model takes time and memory.
+        from kubectl_vpa.cluster import checkpoint_estimates  # noqa: PLC0415 - see above
 
-        estimated = await recommended_by_history(
-            reader, vpas, prometheus, environ=os.environ, clock=SystemClock()
+        pods = {each: [group.pod for group in left[each].groups] for each in vpas}
+        by_checkpoints = await checkpoint_estimates.recommended_by_checkpoints(
+            reader, vpas, pods, clock.now()
         )
-        found |= {each: Recommended(vpa, Source.PROMETHEUS) for each, vpa in estimated.items()}
+        found |= _all_from(Source.CHECKPOINTS, by_checkpoints)
+    if Source.PROMETHEUS in sources:
+        from kubectl_vpa.cluster import prometheus_history  # noqa: PLC0415 - see above
+
+        asked = {
+            each: vpas.get(each) or default_vpa(each)
+            for each, one in left.items()
+            if one.groups and each not in found
+        }
+        by_history = await prometheus_history.recommended_by_history(
+            reader, asked, prometheus, environ=os.environ, clock=clock
+        )
+        found |= _all_from(Source.PROMETHEUS, by_history)
     return found
+
+
+def _all_from(
+    source: Source, vpas: Mapping[Controller, VerticalPodAutoscaler]
+) -> Mapping[Controller, Recommended]:
+    return {each: Recommended(vpa, source) for each, vpa in vpas.items()}
+
+
+def _without_status(vpa: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
+    return replace(vpa, status=VpaStatus())
 
 
 def default_vpa(controller: Controller) -> VerticalPodAutoscaler:
@@ -69,12 +95,6 @@ def default_vpa(controller: Controller) -> VerticalPodAutoscaler:
         metadata=ObjectMeta(namespace=controller.namespace, name=name),
         spec=VpaSpec(target_ref=target),
     )
-
-
-def _without(
-    workloads: Sequence[Workload], found: Mapping[Controller, Recommended]
-) -> Iterator[Workload]:
-    return (each for each in workloads if each.controller not in found)
 
 
 def _recommends(vpa: VerticalPodAutoscaler) -> bool:

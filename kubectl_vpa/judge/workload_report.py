@@ -136,7 +136,6 @@ def _numbers(pod: Pod, facts: WorkloadFacts) -> _PodNumbers:
             problem = _PROBLEMS.get(measured.reason, str(measured.reason))
         else:
             targets = {name: each.target for name, each in measured.processed.containers.items()}
-            requests = {**requests, **measured.requests}
     missing = [each.name for each in pod.spec.containers if not targets.get(each.name)]
     return _PodNumbers(
         names=tuple(requests),

@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ import yaml
 
 from cli_cluster import LARGE, SCENARIO, SMALL, CliCluster, cli_cluster, recommended
 from cli_program import Printed, run_cli
-from common.kube.endpoints import NAMESPACES, PODS
+from common.kube.endpoints import CHECKPOINTS, NAMESPACES, PODS, VPAS
 from fake_prometheus import FakePrometheus, Steady, refusal
+from recommender_harness import checkpoint
 from sandbox.cluster import running_cluster
 from workloads import NAMESPACE
 
@@ -139,6 +141,35 @@ async def test_other_forms_have_every_workload(observed: Observed, form: str) ->
     assert (printed.code, printed.err) == (0, "")
     for name in ("cart", "debug", "idle", "legacy", "new", "search", "web"):
         assert name in printed.out
+
+
+async def test_a_vpa_without_a_recommendation_is_estimated_from_its_checkpoints(
+    observed: Observed,
+) -> None:
+    client = observed.cluster.client
+    stored = checkpoint("new", lastSampleStart=datetime.now(UTC).isoformat(timespec="seconds"))
+    del stored["metadata"]["resourceVersion"]
+    await client.create(CHECKPOINTS.as_dicts(), stored, namespace=NAMESPACE)
+    await observed.cluster.autoscale("new", "Off")
+    try:
+        printed = await observed.report("-n", NAMESPACE, "-o", "json")
+        alone = await observed.report("-n", NAMESPACE, "-o", "json", "--from=checkpoints")
+        vpas = await observed.report("-n", NAMESPACE, "-o", "json", "--from=vpas")
+    finally:
+        await client.delete(VPAS, "new", namespace=NAMESPACE)
+        await client.delete(CHECKPOINTS, "new-app", namespace=NAMESPACE)
+    found = {each["name"]: each for each in printed.items}
+    assert {name: each["source"] for name, each in found.items()} == {
+        **dict.fromkeys(("cart", "idle", "search", "web"), "vpa"),
+        **dict.fromkeys(("legacy", "debug"), "none"),
+        "new": "checkpoints",
+    }
+    (new,) = (each for each in alone.items if each["source"] != "none")
+    assert new == found["new"]
+    (web,) = (each for each in alone.items if each["name"] == "web")
+    assert web["message"] == "VPA web has no checkpoints with usage"
+    (new,) = (each for each in vpas.items if each["name"] == "new")
+    assert (new["source"], new["message"]) == ("none", "VPA new recommends nothing yet")
 
 
 async def test_prometheus_alone_recommends_for_all_workloads_with_usage(

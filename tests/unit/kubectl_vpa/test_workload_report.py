@@ -276,7 +276,7 @@ def test_a_bare_pod_has_no_recommendation_whatever_is_read() -> None:
 
 
 def test_the_vpa_of_a_target_is_the_one_that_controls_it() -> None:
-    old = builders.vpa("old", mode="Off")
+    old = builders.vpa("an-old-one", mode="Off")
     first, second = builders.vpa("first"), builders.vpa("second")
     assert vpas_by_target([old, second, first]) == {KEY: first}
     assert vpas_by_target([old, builders.vpa("no-target", target=None)]) == {KEY: old}

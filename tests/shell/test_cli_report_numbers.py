@@ -1,4 +1,4 @@
-"""``kubectl vpa report`` from Prometheus recommends what the recommender publishes."""
+"""``kubectl vpa report`` recommends what the recommender publishes, from the same history."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -7,18 +7,37 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.api.core import Pod
 from common.kube import endpoints
 from common.target.owners import Controller
 from fake_api import FakeApi, Reply, listing, until
 from fake_prometheus import FakePrometheus, Steady, refusal
 from fixed_clock import FixedClock
+from kubectl_vpa.cluster.checkpoint_estimates import recommended_by_checkpoints
 from kubectl_vpa.cluster.prometheus_history import recommended_by_history
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.recommendation_sources import default_vpa
 from recommender.sources.usage_source_settings import UsageSourceSettings
-from recommender_harness import METRICS, START, deployment, pod, prepare, running, written
+from recommender_harness import (
+    CHECKPOINTS,
+    METRICS,
+    START,
+    checkpoint,
+    deployment,
+    pod,
+    prepare,
+    running,
+    vpa,
+    written,
+)
 
 WEB = Controller("shop", "Deployment", "web", "apps/v1")
+POLICY = {
+    "containerName": "*",
+    "minAllowed": {"memory": "3Gi"},
+    "maxAllowed": {"cpu": "200m"},
+}
 HISTORIES = {
     "one pod": [Steady(pod="web-1")],
     "several pods and containers": [
@@ -47,7 +66,7 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 async def published(api: FakeApi, prometheus: FakePrometheus) -> Any:
-    """Return the recommendation that the recommender writes."""
+    """Return the recommendation that the recommender writes after it read Prometheus."""
     async with running(api, storage="prometheus", prometheus_address=prometheus.address) as process:
         await process.cycle()
         loaded = "vpa_recommender_history_namespaces"
@@ -61,13 +80,14 @@ async def estimated(
     prometheus: FakePrometheus,
     controller: Controller = WEB,
     environ: Mapping[str, str] | None = None,
+    stored: VerticalPodAutoscaler | None = None,
     **flags: Any,
 ) -> tuple[Any, list[str]]:
     """Return the recommendation of the report, and its notes."""
     settings = UsageSourceSettings(prometheus_address=prometheus.address, **flags)
     async with api.client() as client:
         reader = Reader(client=client, namespace="")
-        vpas = {controller: default_vpa(controller)}
+        vpas = {controller: stored or default_vpa(controller)}
         found = await recommended_by_history(
             reader, vpas, settings, environ=environ or {}, clock=FixedClock(START)
         )
@@ -80,7 +100,7 @@ def containers(recommendation: Any) -> Any:
 
 
 @pytest.mark.parametrize("usage", HISTORIES.values(), ids=HISTORIES)
-async def test_the_numbers_are_those_of_the_recommender(
+async def test_the_numbers_from_prometheus_are_those_of_the_recommender(
     api: FakeApi, usage: Sequence[Steady]
 ) -> None:
     async with FakePrometheus(*usage) as prometheus:
@@ -89,6 +109,45 @@ async def test_the_numbers_are_those_of_the_recommender(
     assert want
     assert containers(found) == want
     assert notes == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"resourcePolicy": {"containerPolicies": [POLICY]}},
+        {"resourcePolicy": {"containerPolicies": [{**POLICY, "controlledResources": ["memory"]}]}},
+    ],
+    ids=["no policy", "bounds", "one resource"],
+)
+@pytest.mark.parametrize("source", ["prometheus", "checkpoints"])
+async def test_the_policy_of_a_vpa_applies(api: FakeApi, source: str, spec: Any) -> None:
+    stored = vpa(**spec)
+    api.on(f"GET {endpoints.VPAS.collection()}", listing(stored))
+    decoded = msgspec.convert(stored, VerticalPodAutoscaler)
+    if source == "prometheus":
+        async with FakePrometheus(Steady(pod="web-1")) as prometheus:
+            want = await published(api, prometheus)
+            found, _ = await estimated(api, prometheus, stored=decoded)
+    else:
+        api.on(CHECKPOINTS, listing(checkpoint(), checkpoint("other")))
+        async with running(api) as process:
+            await process.cycle()
+        want = written(api)["recommendation"]["containerRecommendations"]
+        async with api.client() as client:
+            reader = Reader(client=client, namespace="")
+            pods = {WEB: [msgspec.convert(pod(), Pod)]}
+            vpas = await recommended_by_checkpoints(reader, {WEB: decoded}, pods, START)
+        found = vpas[WEB].status.recommendation
+    assert want
+    assert containers(found) == want
+
+
+async def test_without_checkpoints_nothing_is_recommended(api: FakeApi) -> None:
+    async with api.client() as client:
+        reader = Reader(client=client, namespace="")
+        vpas = {WEB: msgspec.convert(vpa(), VerticalPodAutoscaler)}
+        assert await recommended_by_checkpoints(reader, vpas, {}, START) == {}
 
 
 async def test_the_flags_of_the_recommender_change_the_queries(api: FakeApi) -> None:
