@@ -5,7 +5,6 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -147,7 +146,8 @@ async def test_a_vpa_without_a_recommendation_is_estimated_from_its_checkpoints(
     observed: Observed,
 ) -> None:
     client = observed.cluster.client
-    stored = checkpoint("new", lastSampleStart=datetime.now(UTC).isoformat(timespec="seconds"))
+    now = observed.cluster.sandbox.clock.now().isoformat(timespec="seconds")
+    stored = checkpoint("new", lastSampleStart=now)
     del stored["metadata"]["resourceVersion"]
     await client.create(CHECKPOINTS.as_dicts(), stored, namespace=NAMESPACE)
     await observed.cluster.autoscale("new", "Off")
