@@ -52,6 +52,13 @@ def add_scope(parser: argparse.ArgumentParser, *, selects: str = "Use VPAs") -> 
     )
 
 
+def add_vpa(parser: argparse.ArgumentParser) -> None:
+    """Add the name of a VPA, which may be missing."""
+    parser.add_argument(
+        "subject", metavar="NAME", nargs="?", default="", help="Use the VPA with this name alone."
+    )
+
+
 def add_output(
     parser: argparse.ArgumentParser, formats: tuple[Format, ...] = _LIST_FORMATS
 ) -> None:

@@ -40,6 +40,7 @@ class StatusReason(enum.StrEnum):
     BELOW_MIN_REPLICAS = "below_min_replicas"
     REQUIREMENTS_NOT_MET = "requirements_not_met"
     DISRUPTION_BUDGET = "disruption_budget"
+    HELD_UP = "held_up"
     # conflicting
     OTHER_VPA = "other_vpa"
     AUTOSCALED_HORIZONTALLY = "autoscaled_horizontally"
@@ -56,6 +57,7 @@ class StatusReason(enum.StrEnum):
     RESIZE_IN_PROGRESS = "resize_in_progress"
     TOO_YOUNG = "too_young"
     NEXT_POD = "next_pod"
+    POSTPONED = "postponed"
     # ok
     RECOMMENDATION_ONLY = "recommendation_only"
     NOTHING_SCALED = "nothing_scaled"
@@ -90,6 +92,8 @@ class VpaResult(Result, frozen=True, kw_only=True):
     pods_due: int  # those that an update is due for, now or later
     since: datetime | None = None  # of the condition or the pod that explains the state
     until: datetime | None = None  # before this time the state doesn't change by itself
+    updater_reason: str | None = None  # of the updater's last pass, if it explains the state
+    unblock: str | None = None  # what would end the wait, as the updater says
 
 
 class ResultList(Result, frozen=True, kw_only=True):
@@ -152,6 +156,66 @@ class Explanation(Result, frozen=True, kw_only=True):
     remedy: str  # what would change the state; empty if nothing has to
     command: str  # what to run; may be empty
     events: tuple[EventResult, ...] = ()
+    history: str = ""  # what the recommender's numbers rest on; empty if it is not known
+
+
+class PlanResult(Result, frozen=True, kw_only=True):
+    """What the next pass of the updater would do with a pod.
+
+    The fields of the pod are null for a VPA without pods to decide on.
+    """
+
+    namespace: str
+    vpa: str
+    mode: str
+    workload_kind: str
+    workload_name: str
+    pod: str | None
+    node: str | None  # null also if it isn't known
+    decision: str  # evict, resize, wait or leave
+    reason: str | None  # a reason of the updater
+    message: str  # the reason in words
+    unblock: str | None  # what would end the wait
+    since: datetime | None  # the first pass in a row with this decision
+    until: datetime | None  # before this time the decision doesn't change by itself
+    cpu: ResourceStatus
+    memory: ResourceStatus
+
+
+class PlanSource(enum.StrEnum):
+    """The origin of a plan."""
+
+    UPDATER = "updater"  # its last pass
+    DERIVED = "derived"  # from the objects, by the updater's rules
+
+
+class PlanResultList(ResultList, frozen=True, kw_only=True):
+    """The plan, and where it comes from."""
+
+    source: PlanSource
+    pass_at: datetime | None  # the start of the updater's pass; null if derived
+
+
+class UsageResult(Result, frozen=True, kw_only=True):
+    """The usage of a resource beside its request and recommendation.
+
+    The amounts are those of one pod: the mean of the pods, unless ``pod`` names one.
+    """
+
+    namespace: str
+    vpa: str
+    workload_kind: str
+    workload_name: str
+    pod: str | None  # null: all pods
+    container: str | None  # null: the sum of the containers
+    pods: int  # whose usage is known
+    resource: str  # cpu or memory
+    usage: str
+    request: str | None
+    target: str | None
+    lower_bound: str | None
+    upper_bound: str | None
+    used: float | None  # usage relative to the request: 0.1 is ten percent
 
 
 class Source(enum.StrEnum):

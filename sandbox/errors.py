@@ -193,6 +193,11 @@ def unprocessable_patch() -> ApiError:
     )
 
 
+def unreachable_service(text: str) -> ApiError:
+    """Return a 503: the API server can't reach the pod that a request is for."""
+    return ApiError(503, "ServiceUnavailable", f"error trying to reach service: {text}")
+
+
 def method_not_allowed() -> ApiError:
     """Return a 405: the resource doesn't support the verb."""
     return ApiError(

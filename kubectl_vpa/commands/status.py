@@ -1,6 +1,7 @@
 """``kubectl vpa status``: one line for each VPA, the worst first."""
 
 import argparse
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
 from common.resources import CPU, MEMORY
@@ -11,6 +12,7 @@ from kubectl_vpa.arguments import (
     add_output,
     add_scope,
 )
+from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.commands.session import connected
 from kubectl_vpa.judge.vpa_status import judge_vpa, worst_first
@@ -44,9 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Read, judge and print."""
     async with connected(arguments, screen) as session:
-        fleet = await read_fleet(session.reader, label_selector=arguments.selector)
+        async with asyncio.TaskGroup() as group:
+            viewing = group.create_task(Components(session.reader).view(now=session.now))
+            reading = group.create_task(
+                read_fleet(session.reader, label_selector=arguments.selector)
+            )
+        view = viewing.result()
         results = sorted(
-            (judge_vpa(facts, now=session.now) for facts in fleet.facts()), key=worst_first
+            (
+                view.refine(judge_vpa(facts, now=session.now), facts)
+                for facts in reading.result().facts()
+            ),
+            key=worst_first,
         )
         notes = tuple(session.reader.notes)
     screen.finish_progress()

@@ -1,8 +1,10 @@
 """``kubectl vpa why``: the state of one object in sentences, and what to do about it."""
 
 import argparse
+import asyncio
 
 from kubectl_vpa.arguments import ExitCode, Format, add_connection
+from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.cluster.subject import events_of, find
 from kubectl_vpa.commands.session import connected
@@ -48,14 +50,20 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Read, explain and print."""
     async with connected(arguments, screen) as session:
         reader = session.reader
-        fleet = await read_fleet(reader)
+        components = Components(reader)
+        async with asyncio.TaskGroup() as group:
+            viewing = group.create_task(components.view(now=session.now))
+            reading = group.create_task(read_fleet(reader))
+        fleet, view = reading.result(), viewing.result()
         subject = await find(reader, fleet, arguments.subject)
         named = f"{subject.kind} {session.namespace}/{subject.name}"
         if subject.facts is None:
             found = without_vpa(named, subject.problem)
         else:
-            status = judge_vpa(subject.facts, now=session.now)
-            found = explain(named, status, events=await events_of(reader, subject))
+            status = view.refine(judge_vpa(subject.facts, now=session.now), subject.facts)
+            events = await events_of(reader, subject)
+            known = await components.vpas(namespace=status.namespace, name=status.name) or ()
+            found = explain(named, status, events=events, summary=next(iter(known), None))
         notes = tuple(reader.notes)
     screen.finish_progress()
     content = ResultList(kind="ExplanationList", items=(found,), notes=notes)
@@ -75,6 +83,9 @@ def _print(found: Explanation, screen: Screen) -> None:
     screen.paragraph(f"{found.subject}: {state}", style="bold")
     text = " ".join(filter(None, (found.wanted, found.because, found.remedy)))
     screen.paragraph(text)
+    if found.history:
+        screen.text("")
+        screen.paragraph(found.history)
     if found.command:
         screen.text(f"\n    {found.command}")
     for each in found.events:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from common.read_model.recommender import VpaSummary
 from kubectl_vpa.results import (
     EventResult,
     Explanation,
@@ -71,6 +72,9 @@ _ADVICE = {
         "eviction.",
         "kubectl -n {namespace} get poddisruptionbudgets",
     ),
+    StatusReason.HELD_UP: _Advice(
+        "The updater changes nothing at present. It reports: {message}.", "{unblock}", _DOCTOR
+    ),
     StatusReason.OTHER_VPA: _Advice(
         "This VPA changes nothing, because {message} and is older.",
         "Delete one of the two VPAs, or set the mode of the other to Off.",
@@ -134,6 +138,11 @@ _ADVICE = {
         "Restart the workload, or choose a mode that changes running pods.",
         "kubectl -n {namespace} rollout restart {workload_kind}/{workload_name}",
     ),
+    StatusReason.POSTPONED: _Advice(
+        "The updater makes the change later. It reports: {message}.",
+        "{unblock}",
+        "kubectl vpa plan -n {namespace} {name}",
+    ),
     StatusReason.RECOMMENDATION_ONLY: _Advice(
         "The mode Off only recommends: no pod is changed.",
         "Choose another mode to have the recommendation applied.",
@@ -154,14 +163,21 @@ _ADVICE = {
 }
 
 
-def explain(subject: str, status: VpaResult, *, events: Sequence[EventResult] = ()) -> Explanation:
-    """Return the explanation of a status."""
+def explain(
+    subject: str,
+    status: VpaResult,
+    *,
+    events: Sequence[EventResult] = (),
+    summary: VpaSummary | None = None,
+) -> Explanation:
+    """Return the explanation of a status; ``summary`` is what the recommender knows."""
     fields = {
         "namespace": status.namespace,
         "name": status.name,
         "workload_kind": status.workload_kind.lower(),
         "workload_name": status.workload_name,
         "message": status.message.rstrip("."),
+        "unblock": _remedy(status.unblock),
     }
     advice = _ADVICE[status.reason]
     return Explanation(
@@ -169,9 +185,10 @@ def explain(subject: str, status: VpaResult, *, events: Sequence[EventResult] = 
         status=status,
         wanted=" ".join(_wanted(status)),
         because=" ".join((_capital(advice.because.format(**fields)), *_times(status))),
-        remedy=advice.remedy,
+        remedy=advice.remedy.format(**fields),
         command=advice.command.format(**fields),
         events=tuple(events),
+        history="" if summary is None else " ".join(_history(summary)),
     )
 
 
@@ -217,6 +234,33 @@ def _times(status: VpaResult) -> Iterator[str]:
         yield f"This holds since {status.since:%Y-%m-%d %H:%M} UTC."
     if status.until is not None:
         yield f"It changes at {status.until:%Y-%m-%d %H:%M} UTC at the earliest."
+
+
+def _remedy(unblock: str | None) -> str:
+    """Return what would end a wait as a sentence."""
+    if unblock is None:
+        return "See the log of the updater."
+    _, nothing, remedy = unblock.partition("Nothing: ")
+    return f"Nothing has to be done: {remedy}" if nothing else f"To unblock it: {unblock}"
+
+
+def _history(summary: VpaSummary) -> Iterator[str]:
+    """Yield sentences on the samples and checkpoints of a VPA."""
+    for each in summary.containers:
+        confidence = min(each.confidence.values(), default=None)
+        if each.first_sample is None or each.last_sample is None or confidence is None:
+            yield f"The recommender has no samples of container {each.name}."
+            continue
+        short = "" if confidence >= 1 else " (below 1, so the bounds are wide)"
+        yield (
+            f"The target of container {each.name} rests on {each.samples} CPU samples from "
+            f"{each.first_sample:%Y-%m-%d %H:%M} to {each.last_sample:%Y-%m-%d %H:%M} UTC, "
+            f"confidence {confidence:.2g}{short}."
+        )
+    if summary.checkpointed_at is None:
+        yield "No checkpoint was saved yet."
+    else:
+        yield f"The oldest checkpoint is of {summary.checkpointed_at:%Y-%m-%d %H:%M} UTC."
 
 
 def _capital(text: str) -> str:

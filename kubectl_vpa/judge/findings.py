@@ -26,6 +26,7 @@ class ComponentPod:
     image: str
     ready: bool
     arguments: tuple[str, ...] = ()
+    port: int = 0  # of its ops address
 
     @property
     def flags(self) -> Mapping[str, str]:

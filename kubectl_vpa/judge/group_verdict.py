@@ -45,6 +45,7 @@ class GroupVerdict:
     reason: StatusReason
     text: str
     measured: Measured | None = None
+    update: Reason | None = None  # the verdict of the updater's rules; None if not measured
     until: datetime | None = None
 
     @property
@@ -101,9 +102,6 @@ def judge_group(
             measured=measured,
         )
 
-    def verdict(reason: StatusReason, text: str, *, until: datetime | None = None) -> GroupVerdict:
-        return GroupVerdict(group=group, reason=reason, text=text, measured=measured, until=until)
-
     update = judge(
         measured.drift,
         started_at=group.oldest_start,
@@ -111,6 +109,12 @@ def judge_group(
         thresholds=THRESHOLDS,
         now=now,
     )
+
+    def verdict(reason: StatusReason, text: str, *, until: datetime | None = None) -> GroupVerdict:
+        return GroupVerdict(
+            group=group, reason=reason, text=text, measured=measured, update=update, until=until
+        )
+
     if measured.drift.resource_diff == 0 and not measured.drift.outside_range:
         return verdict(StatusReason.AT_TARGET, "all pods have the target")
     if update is Reason.TOO_SMALL:

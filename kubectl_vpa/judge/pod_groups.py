@@ -31,13 +31,18 @@ class PodGroup:
     pod: Pod  # one of them
     controller: Controller
     resize: ResizeStatus
-    count: int = 0
     live: int = 0  # that run
     oldest_start: datetime | None = None
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Return the number of pods."""
+        return len(self.names)
 
     def add(self, pod: Pod) -> None:
         """Count a pod that is like the others."""
-        self.count += 1
+        self.names.append(pod.metadata.name)
         self.live += pod.status.phase == "Running"
         start = pod.status.start_time
         if start is not None and (self.oldest_start is None or start < self.oldest_start):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from common.api.autoscaling import VpaStatus
 from common.quantity import Quantity, QuantityError
+from common.read_model.updater import PlannedPod
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
-from common.resources import RESOURCES, ResourceQuantities
+from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 from kubectl_vpa.results import ResourceStatus
 from updater.evaluate.recommendation_fit import Measured
 
@@ -21,6 +22,16 @@ def of_pod(measured: Measured) -> Sums:
         resource: _sums(resource, measured.requests, measured.processed.containers)
         for resource in RESOURCES
     }
+
+
+def of_planned(pod: PlannedPod) -> Sums:
+    """Return the sums for a pod of the updater's plan."""
+    requests = {each.name: parse_quantities(each.requests) for each in pod.containers}
+    targets = {
+        each.name: ContainerAmounts(name=each.name, target=parse_quantities(each.target))
+        for each in pod.containers
+    }
+    return {resource: _sums(resource, requests, targets) for resource in RESOURCES}
 
 
 def of_status(status: VpaStatus) -> Sums:

@@ -35,6 +35,7 @@ STATES = {
             StatusReason.BELOW_MIN_REPLICAS,
             StatusReason.REQUIREMENTS_NOT_MET,
             StatusReason.DISRUPTION_BUDGET,
+            StatusReason.HELD_UP,
         ),
         State.CONFLICTING: (StatusReason.OTHER_VPA, StatusReason.AUTOSCALED_HORIZONTALLY),
         State.NO_DATA: (
@@ -51,6 +52,7 @@ STATES = {
             StatusReason.RESIZE_IN_PROGRESS,
             StatusReason.TOO_YOUNG,
             StatusReason.NEXT_POD,
+            StatusReason.POSTPONED,
         ),
         State.OK: (
             StatusReason.RECOMMENDATION_ONLY,
@@ -128,8 +130,21 @@ def worst_first(result: VpaResult) -> tuple[int, float, str, str]:
 
 def _numbers(facts: VpaFacts, now: datetime) -> _Numbers:
     """Judge each group; the sums are those of the pods that differ most."""
+    verdicts = judge_groups(facts, now=now)
+    measured = [each for each in verdicts if each.measured is not None]
+    if not measured:
+        return _Numbers(target_sums.of_status(facts.vpa.status), verdicts=verdicts)
+    widest = max(measured, key=lambda each: each.distance)
+    assert widest.measured is not None  # noqa: S101 - for the type checker
+    acts = mode_of(facts.vpa) != UpdateMode.OFF
+    due = sum(each.group.count for each in verdicts if each.is_due and acts)
+    return _Numbers(target_sums.of_pod(widest.measured), due, verdicts)
+
+
+def judge_groups(facts: VpaFacts, *, now: datetime) -> Sequence[GroupVerdict]:
+    """Return the verdict on each group of pods."""
     live = live_pods(facts) if facts.live is None else facts.live
-    verdicts = [
+    return [
         judge_group(
             group,
             facts.vpa,
@@ -140,14 +155,6 @@ def _numbers(facts: VpaFacts, now: datetime) -> _Numbers:
         )
         for group in facts.groups or ()
     ]
-    measured = [each for each in verdicts if each.measured is not None]
-    if not measured:
-        return _Numbers(target_sums.of_status(facts.vpa.status), verdicts=verdicts)
-    widest = max(measured, key=lambda each: each.distance)
-    assert widest.measured is not None  # noqa: S101 - for the type checker
-    acts = mode_of(facts.vpa) != UpdateMode.OFF
-    due = sum(each.group.count for each in verdicts if each.is_due and acts)
-    return _Numbers(target_sums.of_pod(widest.measured), due, verdicts)
 
 
 def live_pods(facts: VpaFacts) -> Mapping[TargetKey, int]:

@@ -45,6 +45,13 @@ def percent(drift: float | None) -> str:
     return f"{drift:+.0%}" if round(drift, 2) else "0%"
 
 
+def share(used: float | None) -> str:
+    """Return a part of a request such as ``12%``; many times as much as a factor."""
+    if used is None:
+        return _UNKNOWN
+    return f"x{used:.0f}" if used >= 9.995 else f"{used:.0%}"
+
+
 def _digits(value: float) -> str:
     """Return a number with three significant digits, and without zeros at its end."""
     if value >= 100:

@@ -39,6 +39,7 @@ class Screen:
         self._err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         limited = self._out.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
         self.width: int | None = self._out.width if limited else None
+        self.height: int | None = self._out.height if self._out.is_terminal else None
         self._reading = ""
 
     def text(self, content: str) -> None:
@@ -49,6 +50,10 @@ class Screen:
         """Print words in lines that fit."""
         for line in _wrapped(self._out, Text(content, style=style), self.width):
             self._out.print(line)
+
+    def clear(self) -> None:
+        """Remove everything from a terminal."""
+        self._out.clear()
 
     def raw(self, content: str) -> None:
         """Write text without a new line at its end."""

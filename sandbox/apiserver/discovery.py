@@ -10,6 +10,7 @@ _SUBRESOURCES: Mapping[str, Mapping[str, Any]] = {
     "binding": {"kind": "Binding", "verbs": ["create"]},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]},
     "log": {"verbs": ["get"]},
+    "proxy": {"kind": "PodProxyOptions", "verbs": ["get"]},
     "resize": {"verbs": ["get", "patch", "update"]},
     "scale": {
         "group": "autoscaling",

@@ -9,6 +9,7 @@ from sandbox.admission.request import UserInfo
 from sandbox.errors import bad_request, field_not_supported, invalid
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_PROXY = "proxy"
 _INTEGER = re.compile("[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 
@@ -98,6 +99,7 @@ class Place:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    subpath: str = ""  # of the subresource proxy
 
     def verb(self, method: str, *, watch: bool) -> str:
         """Return the request's verb, as in RBAC and audit logs."""
@@ -126,12 +128,14 @@ def parse_place(path: str) -> Place | None:
     namespace = ""
     if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
-    plural, name, *subresource = [*rest, "", ""][: max(2, len(rest))]
+    plural, name, *below = [*rest, "", ""][: max(2, len(rest))]
+    proxied = below[:1] == [_PROXY]
     return Place(
         group=group,
         version=version,
         plural=plural,
         namespace=namespace,
         name=name,
-        subresource="/".join(subresource),
+        subresource=_PROXY if proxied else "/".join(below),
+        subpath="/".join(below[1:]) if proxied else "",
     )

@@ -1,4 +1,4 @@
-"""Subresources that differ from their object: scale, binding, eviction, log."""
+"""Subresources that differ from their object: scale, binding, eviction, log, proxy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +12,7 @@ from sandbox.admission.eviction import evict
 from sandbox.apiserver.answers import Answer, json_answer, text_answer
 from sandbox.apiserver.decoding import check_type_meta, read_body
 from sandbox.apiserver.deletion import DeleteOptions, Deletions
+from sandbox.apiserver.pod_proxy import proxied
 from sandbox.apiserver.requests import Place, Request
 from sandbox.apiserver.scales import paths_of, scale_of
 from sandbox.apiserver.writing import Writes
@@ -54,6 +55,8 @@ class Subresources:
             return self._scale(resource, place)
         if place.subresource == "log" and verb == "get":
             return self._log(place)
+        if place.subresource == "proxy" and verb == "get":
+            return await proxied(self._store, request, place)
         if place.subresource in ("binding", "eviction") and verb == "create":
             answers = {"binding": self._bind, "eviction": self._evict}
             return await answers[place.subresource](request, place)

@@ -52,7 +52,7 @@ PODS = Resource(
     plural="pods",
     kind="Pod",
     short_names=("po",),
-    subresources=("binding", "eviction", "log", "resize", "status"),
+    subresources=("binding", "eviction", "log", "proxy", "resize", "status"),
     fields=(
         "spec.nodeName",
         "status.phase",

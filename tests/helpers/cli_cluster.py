@@ -26,6 +26,10 @@ SCENARIO = parse_scenario("""
 nodes: [{cpu: 32, memory: 64Gi}]
 timing: {start-delay: 50ms, stop-delay: 50ms}
 metrics: {window: 1s}
+usage:
+  - {match: {labels: {app: search}}, cpu: 150m, memory: 120Mi}
+  - {match: {labels: {app: api}}, cpu: 30m, memory: 180Mi}
+  - {match: {}, cpu: 10m, memory: 60Mi}
 """)
 TIME = "2026-01-01T00:00:00Z"
 

@@ -109,6 +109,8 @@ async def test_json_has_exact_amounts_and_the_notes(cluster: CliCluster) -> None
         "podsDue": 2,
         "since": None,
         "until": None,
+        "updaterReason": None,
+        "unblock": None,
     }
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import KubeError, NotFoundError, UnauthorizedError
-from common.kube.client import KubeClient
+from common.errors import KubeError, NotFoundError, ServerError, UnauthorizedError
+from common.kube.client import KubeClient, PatchType
 from common.kube.config import load
 from common.kube.endpoints import PODS
 from common.runtime.clock import SystemClock
+from fake_api import FakeApi, Reply
 from sandbox.apiserver.server import ApiServer, ServedApi, serve
 from sandbox.objects.store import Store
 from sandbox.tls import make_credentials
@@ -106,6 +107,37 @@ async def test_logs_state_that_no_container_runs() -> None:
         await api.merge(f"{DEFAULT_PODS}/web/status", {"status": status})
         text = (await api("GET", f"{DEFAULT_PODS}/web/log")).body.decode()
         assert text == 'app: simulated container, restarts 0, state {"running":{}}\n'
+
+
+async def test_the_proxy_passes_a_path_to_the_pod_without_credentials(
+    serving: ServedApi, tmp_path: Path
+) -> None:
+    async with FakeApi() as behind, await client_of(serving.kubeconfig, tmp_path) as client:
+        behind.on("GET /api/v1/plan", Reply(status=418, body={"error": "no coffee"}))
+        await client.create(PODS.as_dicts(), pod(), namespace="default")
+        proxy = f"/api/v1/namespaces/default/pods/web:{behind.port}/proxy"
+        with pytest.raises(KubeError, match="address not allowed"):
+            await client.request("GET", f"{proxy}/api/v1/plan")
+        await set_address(client, "web", "127.0.0.1")
+        with pytest.raises(KubeError, match="no coffee"):
+            await client.request("GET", f"{proxy}/api/v1/plan", query={"limit": 2})
+        (seen,) = behind.requests
+        assert seen.target == "/api/v1/plan?limit=2"
+        assert "Authorization" not in seen.headers
+    with pytest.raises(ServerError, match="error trying to reach service"):
+        async with await client_of(serving.kubeconfig, tmp_path) as client:
+            await client.request("GET", f"{proxy}/api/v1/plan", retry=False)
+
+
+async def set_address(client: KubeClient, name: str, address: str) -> None:
+    await client.patch(
+        PODS.as_dicts(),
+        name,
+        {"status": {"podIP": address}},
+        patch_type=PatchType.MERGE,
+        namespace="default",
+        subresource="status",
+    )
 
 
 async def test_errors_have_their_class_over_https(serving: ServedApi, tmp_path: Path) -> None:

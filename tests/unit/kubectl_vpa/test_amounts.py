@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubectl_vpa.output.amounts import change, percent, short
+from kubectl_vpa.output.amounts import change, percent, share, short
 from kubectl_vpa.results import ResourceStatus
 
 
@@ -57,3 +57,11 @@ def test_a_change_names_both_amounts(status: ResourceStatus, want: str) -> None:
 )
 def test_a_drift_is_a_percentage_or_a_factor(drift: float | None, want: str) -> None:
     assert percent(drift) == want
+
+
+@pytest.mark.parametrize(
+    ("used", "want"),
+    [(None, "-"), (0.0, "0%"), (0.124, "12%"), (1.0, "100%"), (9.99, "999%"), (9.995, "x10")],
+)
+def test_a_part_of_a_request_is_a_percentage_or_a_factor(used: float | None, want: str) -> None:
+    assert share(used) == want

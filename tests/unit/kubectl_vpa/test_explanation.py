@@ -1,15 +1,17 @@
 """The sentences of ``kubectl vpa why``, and the names that it accepts."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from common.read_model.recommender import ContainerSummary, VpaSummary
 from kubectl_vpa.cluster.subject import parse
 from kubectl_vpa.judge.explanation import explain, without_vpa
 from kubectl_vpa.judge.vpa_status import STATES
 from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
 
+TIME = datetime(2026, 1, 1, tzinfo=UTC)
 STATUS = VpaResult(
     namespace="shop",
     name="web",
@@ -102,3 +104,46 @@ def test_something_without_vpa_has_a_remedy() -> None:
 )
 def test_a_name_may_have_a_kind(text: str, want: tuple[str, str]) -> None:
     assert parse(text) == want
+
+
+def test_the_updater_says_what_would_unblock_a_pod() -> None:
+    held = replace(STATUS, reason=StatusReason.HELD_UP, message="2 pods: a quota refuses it")
+    found = explain("", replace(held, unblock="A larger ResourceQuota."))
+    assert found.because == (
+        "The updater changes nothing at present. It reports: 2 pods: a quota refuses it."
+    )
+    assert found.remedy == "To unblock it: A larger ResourceQuota."
+    found = explain("", replace(held, unblock="Nothing: the next pass tries again."))
+    assert found.remedy == "Nothing has to be done: the next pass tries again."
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [(0.99, "confidence 0.99 (below 1, so the bounds are wide)."), (1.0, "confidence 1.")],
+)
+def test_the_history_of_the_target(confidence: float, words: str) -> None:
+    container = ContainerSummary(
+        name="app",
+        target={},
+        lower_bound={},
+        upper_bound={},
+        uncapped_target={},
+        samples=15,
+        first_sample=TIME,
+        last_sample=TIME + timedelta(minutes=15),
+        confidence={"cpu": 2.0, "memory": confidence},
+    )
+    known = VpaSummary(
+        namespace="shop", name="web", target_ref=None, mode="Recreate", pods=1,
+        containers=(container, replace(container, name="new", first_sample=None)),
+        conditions=(), checkpointed_at=None,
+    )  # fmt: skip
+    assert explain("", STATUS, summary=known).history == (
+        "The target of container app rests on 15 CPU samples from 2026-01-01 00:00 to "
+        f"2026-01-01 00:15 UTC, {words} The recommender has no samples of container new. "
+        "No checkpoint was saved yet."
+    )
+    saved = replace(known, containers=(), checkpointed_at=TIME)
+    found = explain("", STATUS, summary=saved).history
+    assert found == "The oldest checkpoint is of 2026-01-01 00:00 UTC."
+    assert explain("", STATUS).history == ""

@@ -8,10 +8,12 @@ import pytest
 from kubectl_vpa.results import (
     Explanation,
     Finding,
+    PlanResult,
     RecommendationResult,
     Report,
     ReportTotal,
     StatusReason,
+    UsageResult,
     VpaResult,
     WorkloadReport,
 )
@@ -40,6 +42,8 @@ FIELDS = [
         ("a recommendation", RecommendationResult),
         ("a finding", Finding),
         ("an explanation", Explanation),
+        ("a planned pod", PlanResult),
+        ("a usage", UsageResult),
         ("a report", Report),
         ("a workload", WorkloadReport),
         ("a sum", ReportTotal),

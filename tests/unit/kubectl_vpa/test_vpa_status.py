@@ -486,8 +486,12 @@ def test_the_state_of_a_vpa_and_its_reason(case: Case) -> None:
     assert (result.reason, result.state, result.message) == (case.want, case.state, case.message)
 
 
-def test_every_reason_but_one_that_needs_a_special_pod_has_a_case() -> None:
-    assert set(StatusReason) - {case.want for case in CASES} == {StatusReason.NO_ROOM_IN_POD}
+def test_every_reason_has_a_case_but_those_of_the_updater_and_of_a_special_pod() -> None:
+    assert set(StatusReason) - {case.want for case in CASES} == {
+        StatusReason.NO_ROOM_IN_POD,
+        StatusReason.HELD_UP,
+        StatusReason.POSTPONED,
+    }
 
 
 def test_the_numbers_are_those_of_the_pods_that_differ_most() -> None:

@@ -19,6 +19,18 @@ from sandbox.version import KubernetesVersion
                 group="", version="v1", plural="pods", namespace="n", name="p", subresource="status"
             ),
         ),
+        (
+            "/api/v1/namespaces/n/pods/p:80/proxy/api/v1/plan",
+            Place(
+                group="",
+                version="v1",
+                plural="pods",
+                namespace="n",
+                name="p:80",
+                subresource="proxy",
+                subpath="api/v1/plan",
+            ),
+        ),
         ("/api/v1/namespaces/n", Place(group="", version="v1", plural="namespaces", name="n")),
         (
             "/api/v1/namespaces/n/status",

@@ -1,0 +1,187 @@
+"""What the updater's last pass adds to the status of a VPA, and what it doesn't change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+import builders
+from common.read_model.page import PassInfo
+from common.read_model.updater import PlannedPod
+from kubectl_vpa.judge.last_pass import LastPass
+from kubectl_vpa.judge.pod_groups import PodGroups
+from kubectl_vpa.judge.updater_view import UpdaterView
+from kubectl_vpa.judge.vpa_status import VpaFacts
+from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from scripted_components import TIME, planned, planned_pod
+from updater.decision import Reason
+
+R = StatusReason
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+FACTS_VPA = builders.vpa(mode="Recreate")
+
+
+def status(reason: StatusReason, message: str = "derived") -> VpaResult:
+    return VpaResult(
+        namespace="shop",
+        name="web",
+        workload_kind="Deployment",
+        workload_name="web",
+        mode="Recreate",
+        state=State.WAITING,
+        reason=reason,
+        message=message,
+        cpu=ResourceStatus(),
+        memory=ResourceStatus(),
+        drift=None,
+        pods=2,
+        pods_due=2,
+    )
+
+
+def facts(*names: str) -> VpaFacts:
+    made = builders.pod()
+    groups = PodGroups()
+    groups.add(replace(made, metadata=replace(made.metadata, name=name)) for name in names)
+    return VpaFacts(vpa=FACTS_VPA, groups=list(groups.groups.values()))
+
+
+def wait(name: str, reason: Reason) -> PlannedPod:
+    return planned_pod(name, "wait", reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    derived: StatusReason = R.UPDATE_DUE
+    plan: Sequence[PlannedPod]
+    want: tuple[StatusReason, State, str]
+
+
+UNCHANGED = "derived"
+CASES = [
+    Case(
+        id="a reason that only the updater knows, which needs a person",
+        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED), wait("web-2", Reason.ACTUATION_SUSPENDED)],
+        want=(
+            R.HELD_UP,
+            State.BLOCKED,
+            "2 pods: replacements came up wrong, or not at all; one probe an hour",
+        ),
+    ),
+    Case(
+        id="a reason that only the updater knows, which passes",
+        plan=[planned_pod("web-0", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)],
+        want=(R.POSTPONED, State.WAITING, "1 pod: no turn before the end of the pass"),
+    ),
+    Case(
+        id="pods that the updater acts on, and others that wait",
+        plan=[planned_pod("web-1", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)],
+        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
+    ),
+    Case(
+        id="a reason of a newer version",
+        plan=[replace(wait("web-1", Reason.RATE_LIMITED), reason="moon", meaning="Full moon.")],
+        want=(R.HELD_UP, State.BLOCKED, "1 pod: full moon"),
+    ),
+    Case(
+        id="the worst of two reasons",
+        plan=[wait("web-1", Reason.BUDGET_EXHAUSTED), wait("web-2", Reason.ADMISSION_NOT_READY)],
+        want=(
+            R.HELD_UP,
+            State.BLOCKED,
+            "1 pod: admission shows no sign of life: a replacement would stay as is",
+        ),
+    ),
+    Case(
+        id="the same reason keeps the words of the status",
+        derived=R.BELOW_MIN_REPLICAS,
+        plan=[wait("web-1", Reason.BELOW_MIN_REPLICAS)],
+        want=(R.BELOW_MIN_REPLICAS, State.WAITING, UNCHANGED),
+    ),
+    Case(
+        id="a flag that allows what the default forbids",
+        derived=R.BELOW_MIN_REPLICAS,
+        plan=[planned_pod("web-1", "evict", Reason.OUTSIDE_RANGE)],
+        want=(
+            R.UPDATE_DUE,
+            State.WAITING,
+            "1 pod: a request is outside lower and upper bound",
+        ),
+    ),
+    Case(
+        id="a flag that forbids what the default allows",
+        plan=[planned_pod("web-1", "leave", Reason.TOO_SMALL)],
+        want=(
+            R.CLOSE_TO_TARGET,
+            State.OK,
+            "1 pod: in its range, and closer to the target than --pod-update-threshold",
+        ),
+    ),
+    Case(
+        id="a pass before the recommendation",
+        plan=[planned_pod("web-1", "leave", Reason.NO_CHANGE)],
+        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
+    ),
+    Case(
+        id="a pod that is gone",
+        plan=[wait("web-0", Reason.ACTUATION_SUSPENDED)],
+        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
+    ),
+    Case(
+        id="pods that have the target by now",
+        derived=R.AT_TARGET,
+        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)],
+        want=(R.AT_TARGET, State.WAITING, UNCHANGED),
+    ),
+    Case(
+        id="another VPA controls the pods",
+        derived=R.OTHER_VPA,
+        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)],
+        want=(R.OTHER_VPA, State.WAITING, UNCHANGED),
+    ),
+    Case(id="no plan", plan=[], want=(R.UPDATE_DUE, State.WAITING, UNCHANGED)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_status_after_a_pass(case: Case) -> None:
+    view = UpdaterView()
+    view.add([planned("web", each) for each in case.plan])
+    view.add([planned("other", wait("web-1", Reason.NO_CONTROLLER))])
+    result = view.refine(status(case.derived), facts("web-1", "web-2"))
+    assert (result.reason, result.state, result.message) == case.want
+
+
+def test_times_and_the_remedy_are_those_of_the_pass() -> None:
+    view = UpdaterView()
+    later = TIME + timedelta(hours=1)
+    first = replace(wait("web-1", Reason.RATE_LIMITED), since=later, until=NOW)
+    view.add([planned("web", first, wait("web-2", Reason.RATE_LIMITED))])
+    result = view.refine(status(R.UPDATE_DUE), facts("web-1", "web-2"))
+    assert (result.since, result.until) == (TIME, NOW)
+    assert result.updater_reason == "rate_limited"
+    assert result.unblock == "A higher --eviction-rate-limit; the next pass tries again."
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds", "age", "want"),
+    [
+        ("1m", 0.0, 180, True),
+        ("1m", 0.0, 181, False),
+        ("10s", 0.0, 31, False),
+        ("1m", 30.0, 300, True),
+        ("1m", 30.0, 301, False),
+        ("", 0.0, 180, True),
+        ("often", 0.0, 181, False),
+        ("1m", 0.0, -60, True),
+    ],
+)
+def test_a_pass_is_fresh_for_three_more(
+    interval: str, seconds: float, age: int, *, want: bool
+) -> None:
+    at = NOW - timedelta(seconds=age)
+    found = LastPass.of(PassInfo(number=1, at=at, seconds=seconds), interval)
+    assert found.is_fresh(NOW) == want
