@@ -14,7 +14,7 @@ from common.version import version
 from kubectl_vpa import completion as candidates_of
 from kubectl_vpa.arguments import ExitCode
 from kubectl_vpa.commands import completion, doctor, export, plan, report, status, top, why
-from kubectl_vpa.commands.session import PROGRAM
+from kubectl_vpa.commands.session import PROGRAM, first_error
 from kubectl_vpa.output.screen import Screen
 
 _GARBAGE = 50_000  # objects; the default of 700 doubles the CPU time of large lists
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseExceptionGroup as group:
         if (expected := group.subgroup(VpaError)) is None:
             raise
-        return _failed(screen, _first(expected))
+        return _failed(screen, first_error(expected))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of the output has ended, such as head
@@ -91,7 +91,3 @@ def _complete(words: Sequence[str], screen: Screen) -> ExitCode:
 def _failed(screen: Screen, error: BaseException) -> ExitCode:
     screen.error(str(error))
     return ExitCode.FAILED
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -9,16 +9,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.target.owners import Controller
 from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.reader import Reader
+from kubectl_vpa.cluster.workloads import Vpas
 from kubectl_vpa.judge.usage_model import StoredVpa, recommended, usage_of
 from recommender.sources.conversion import vpa_key
-
-Vpas = Mapping[Controller, VerticalPodAutoscaler]
-"""VPAs by the workload that they target."""
 
 
 async def recommended_by_checkpoints(

@@ -33,6 +33,7 @@ from common.runtime.clock import Clock
 from common.target.owners import Controller
 from common.version import user_agent
 from kubectl_vpa.cluster.reader import Reader
+from kubectl_vpa.cluster.workloads import Vpas
 from kubectl_vpa.judge.usage_model import recommended
 from recommender.metrics import RecommenderMetrics
 from recommender.model.timestamps import instant
@@ -49,9 +50,6 @@ _NO_USAGE = (
     "kube-prometheus-stack use --prometheus-cadvisor-job-name=kubelet "
     "--container-pod-name-label=pod --container-name-label=container"
 )
-
-Vpas = Mapping[Controller, VerticalPodAutoscaler]
-"""VPAs by the workload that they target."""
 
 _KINDS: Mapping[str, Endpoint[Any]] = {
     each.kind: each

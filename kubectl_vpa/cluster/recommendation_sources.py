@@ -11,7 +11,7 @@ from common.api.meta import ObjectMeta
 from common.runtime.clock import SystemClock
 from common.target.owners import Controller
 from kubectl_vpa.cluster.reader import Reader
-from kubectl_vpa.cluster.workloads import Workload
+from kubectl_vpa.cluster.workloads import Vpas, Workload
 from kubectl_vpa.judge.workload_report import is_bare
 from kubectl_vpa.results import Source
 from recommender.sources.usage_source_settings import UsageSourceSettings
@@ -75,9 +75,7 @@ async def recommendations(
     return found
 
 
-def _all_from(
-    source: Source, vpas: Mapping[Controller, VerticalPodAutoscaler]
-) -> Mapping[Controller, Recommended]:
+def _all_from(source: Source, vpas: Vpas) -> Mapping[Controller, Recommended]:
     return {each: Recommended(vpa, source) for each, vpa in vpas.items()}
 
 

@@ -15,6 +15,9 @@ from kubectl_vpa.judge.competitors import vpas_by_target
 from kubectl_vpa.judge.pod_groups import Owners, PodGroup, PodGroups
 from kubectl_vpa.judge.workload_report import row_key
 
+Vpas = Mapping[Controller, VerticalPodAutoscaler]
+"""VPAs by the workload that they target."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:

@@ -12,7 +12,7 @@ from kubectl_vpa.arguments import ExitCode, Format, add_output, add_scope
 from kubectl_vpa.cluster.prometheus_flags import add_prometheus, prometheus_settings
 from kubectl_vpa.cluster.recommendation_sources import recommendations
 from kubectl_vpa.cluster.workloads import read_workloads
-from kubectl_vpa.commands.session import KUBECTLS_CONFIG, connected
+from kubectl_vpa.commands.session import KUBECTLS_CONFIG, connected, first_error
 from kubectl_vpa.judge import report_totals
 from kubectl_vpa.judge.workload_report import WorkloadFacts, report_workload, why_not_recommended
 from kubectl_vpa.output import formats, report_page, report_table
@@ -103,7 +103,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         except* VpaError as errors:
             if len(contexts) == 1:
                 raise
-            notes.append(f"context {context}: {_first(errors)}")
+            notes.append(f"context {context}: {first_error(errors)}")
         else:
             found += workloads
             several = len(contexts) > 1
@@ -226,7 +226,3 @@ def _print(report: Report, arguments: argparse.Namespace, screen: Screen) -> Non
             report_table.show(report, screen, wide=wide, headings=headings)
             if not report.items:
                 screen.notes(("no pods",), about="nothing found")
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -59,6 +59,11 @@ async def connected(
         )
 
 
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error of a group, or the error itself."""
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 def _own_namespace() -> str:
     """Return the namespace of the pod that the command runs in; empty outside of a pod."""
     file: Path = _NAMESPACE_OF_POD

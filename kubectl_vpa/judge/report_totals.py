@@ -121,7 +121,11 @@ def _cost(requests: _Amounts, recommended: _Amounts, prices: Prices) -> Cost:
         HOURS_OF_MONTH * sum(weights[each] * amounts[each] for each in RESOURCES)
         for amounts in (requests, recommended)
     )
-    return Cost(request=round(now, 2), recommended=round(then, 2), change=round(then - now, 2))
+    return Cost(request=_cents(now), recommended=_cents(then), change=_cents(then - now))
+
+
+def _cents(amount: float) -> float:
+    return round(amount, 2) + 0.0  # which makes a negative zero positive
 
 
 def _prices_of_nanos(prices: Prices) -> Mapping[str, float]:

@@ -92,8 +92,7 @@ footer { margin-top: 2.5rem; font-size: .85rem; }
 
 _EXPLANATION = (
     "Requests are given back if less is recommended than requested, and lacking if more is. What "
-    "one container lacks is not offset by what another gives back. Costs are those of requests, "
-    "per month of 730 hours."
+    "one container lacks is not offset by what another gives back."
 )
 
 
@@ -134,7 +133,7 @@ def as_html(report: Report) -> str:
         *_sums(report),
         *_workloads(report),
         "</main>",
-        f"<footer><p class='soft'>{_EXPLANATION}</p></footer>",
+        f"<footer class='soft'><p>{_EXPLANATION} {_safe(text.costs(report.prices))}</p></footer>",
         "</body>",
         "</html>",
     ]

@@ -25,7 +25,11 @@ def show(report: Report, screen: Screen, *, wide: bool, headings: bool) -> None:
     """Print both tables as they fit the screen."""
     fits = wide or screen.width is None or screen.width >= _LEAST_WIDE
     if report.items:
-        _show(workloads(report) if fits else _narrow_workloads(report), screen, headings=headings)
+        _show(
+            workloads(report, wide=wide) if fits else _narrow_workloads(report),
+            screen,
+            headings=headings,
+        )
         screen.text("")
     sums = _padded(totals(report)) if fits else _narrow_totals(report)
     _show(sums, screen, headings=headings)
@@ -41,14 +45,16 @@ def as_markdown(report: Report) -> str:
         _markdown(totals(report)),
         text.unchanged(report.total),
         _markdown(workloads(report)) if report.items else "",
+        _escaped(text.costs(report.prices)),
         "\n".join(f"- not seen: {_escaped(note)}" for note in report.notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def workloads(report: Report) -> Table:
-    """Return the table of workloads."""
-    return Table(tuple(_columns(report)), [_cells(each, report) for each in _items(report)])
+def workloads(report: Report, *, wide: bool = False) -> Table:
+    """Return the table of workloads; with ``wide`` it also has the requests of all pods."""
+    rows = [_cells(each, report, wide=wide) for each in _items(report)]
+    return Table(tuple(_columns(report, wide=wide)), rows)
 
 
 def totals(report: Report) -> Table:
@@ -62,12 +68,14 @@ def totals(report: Report) -> Table:
     return Table(columns, [_total_cells(each, report) for each in _sums(report)])
 
 
-def _columns(report: Report) -> Iterator[Column]:
+def _columns(report: Report, *, wide: bool) -> Iterator[Column]:
     if text.has_contexts(report):
         yield Column("Context")
     if text.has_namespaces(report):
         yield Column("Namespace")
     yield from (Column("Workload"), Column("Pods", right=True), Column("CPU"), Column("Memory"))
+    if wide:
+        yield from (Column("CPU of all"), Column("Memory of all"))
     yield from (Column("Given back"), Column("Lacking"))
     yield from _cost_columns(report)
     yield Column("Recommended by")
@@ -78,13 +86,18 @@ def _cost_columns(report: Report) -> Iterator[Column]:
         yield Column(text.cost_heading(report.prices), right=True)
 
 
-def _cells(workload: WorkloadReport, report: Report) -> tuple[str, ...]:
+def _cells(workload: WorkloadReport, report: Report, *, wide: bool) -> tuple[str, ...]:
     return (
         *((workload.context,) if text.has_contexts(report) else ()),
         *((workload.namespace,) if text.has_namespaces(report) else ()),
         text.workload_of(workload),
         str(workload.pods),
         *(text.per_pod(CPU, workload.cpu), text.per_pod(MEMORY, workload.memory)),
+        *(
+            (text.all_pods(CPU, workload.cpu), text.all_pods(MEMORY, workload.memory))
+            if wide
+            else ()
+        ),
         *(text.given_back(workload), text.lacking(workload)),
         *((text.cost_change(workload.cost),) if report.prices is not None else ()),
         text.basis(workload),

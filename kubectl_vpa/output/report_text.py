@@ -13,6 +13,7 @@ from kubectl_vpa.results import (
     Source,
     TotalResource,
     WorkloadReport,
+    WorkloadResource,
 )
 
 NONE = "none"
@@ -41,6 +42,12 @@ def sums(resource: str, total: TotalResource) -> str:
     return per_pod(resource, Change(request=total.request, recommended=total.recommended))
 
 
+def all_pods(resource: str, amounts: WorkloadResource) -> str:
+    """Return the requests of all pods of a workload, now and recommended."""
+    both = Change(request=amounts.total_request, recommended=amounts.total_recommended)
+    return per_pod(resource, both)
+
+
 def given_back(of: WorkloadReport | ReportTotal) -> str:
     """Return ``1.35 CPU, 2.27Gi``: what all pods would give back; a dash for nothing."""
     return _both(of.cpu.given_back, of.memory.given_back)
@@ -64,6 +71,19 @@ def cost_change(cost: Cost | None) -> str:
 def cost_heading(prices: Prices) -> str:
     """Return the heading of the column with the change of the cost."""
     return f"{prices.currency or 'cost'}/month"
+
+
+def costs(prices: Prices | None) -> str:
+    """Return a sentence about the prices; empty without prices."""
+    if prices is None:
+        return ""
+    priced = (("a core", prices.cpu), ("a GiB", prices.memory))
+    known = " and ".join(
+        f"{' '.join(filter(None, (f'{price:g}', prices.currency)))} for {unit}"
+        for unit, price in priced
+        if price is not None
+    )
+    return f"Costs are those of requests in a month of 730 hours, at {known} and hour."
 
 
 def basis(workload: WorkloadReport) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import csv
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -170,6 +171,15 @@ async def test_a_vpa_without_a_recommendation_is_estimated_from_its_checkpoints(
     assert web["message"] == "VPA web has no checkpoints with usage"
     (new,) = (each for each in vpas.items if each["name"] == "new")
     assert (new["source"], new["message"]) == ("none", "VPA new recommends nothing yet")
+
+
+async def test_csv_has_a_row_for_each_workload(observed: Observed) -> None:
+    printed = await observed.report("-n", NAMESPACE, "-o", "csv", *PRICES)
+    rows = list(csv.DictReader(printed.out.splitlines()))
+    assert len(rows) == 7
+    (web,) = (row for row in rows if row["name"] == "web")
+    assert (web["cpu.givenBack"], web["cost.change"]) == ("1353m", "-47.78")
+    assert "containers" not in web
 
 
 async def test_prometheus_alone_recommends_for_all_workloads_with_usage(

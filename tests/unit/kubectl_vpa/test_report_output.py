@@ -95,6 +95,30 @@ def test_the_columns_of_one_namespace() -> None:
     ]
 
 
+def test_the_wide_table_has_the_requests_of_all_pods() -> None:
+    wide = workloads(report(workload()), wide=True)
+    assert [column.heading for column in wide.columns][4:6] == ["CPU of all", "Memory of all"]
+    assert wide.rows[0][4:6] == ("1.5 → 150m", "0 → 6Gi")
+
+
+@pytest.mark.parametrize(
+    ("prices", "want"),
+    [
+        (
+            Prices(cpu=0.04, memory=0.005, currency="USD"),
+            "0.04 USD for a core and 0.005 USD for a GiB",
+        ),
+        (Prices(cpu=None, memory=0.005, currency=""), "0.005 for a GiB"),
+    ],
+    ids=["both", "one, without a currency"],
+)
+def test_documents_name_the_prices(prices: Prices, want: str) -> None:
+    shown = report(workload(), prices=prices)
+    sentence = f"Costs are those of requests in a month of 730 hours, at {want} and hour."
+    assert sentence in as_html(shown)
+    assert sentence in as_markdown(shown)
+
+
 def test_several_namespaces_have_a_column_and_sums() -> None:
     shown = report(workload(), workload("pay", namespace="bank"))
     assert headings(shown)[0] == "Namespace"

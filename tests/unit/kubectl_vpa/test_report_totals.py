@@ -132,6 +132,12 @@ COSTS = [
         prices=Prices(cpu=0.04, memory=None, currency=""),
         want=Cost(request=29.2, recommended=29.2, change=0.0),
     ),
+    CostCase(
+        id="less than a cent is no change, and has no sign",
+        cpu=amounts("1", "999999u"),
+        prices=Prices(cpu=1.0, memory=None, currency=""),
+        want=Cost(request=730.0, recommended=730.0, change=0.0),
+    ),
     CostCase(id="no prices", cpu=amounts("1", "2"), prices=None, want=None),
 ]
 
@@ -140,6 +146,7 @@ COSTS = [
 def test_costs(case: CostCase) -> None:
     found = workload("a", cpu=case.cpu, memory=case.memory)
     assert with_cost(found, case.prices).cost == case.want
+    assert "=-0.0)" not in repr(with_cost(found, case.prices).cost)
     assert total_of([found], case.prices).cost == case.want
 
 
