@@ -314,6 +314,7 @@ class Prices(Result, frozen=True, kw_only=True):
 class Report(ResultList, frozen=True, kw_only=True):
     """The answer of ``report``: workloads, those with the largest effect first, and sums."""
 
+    items: tuple[WorkloadReport, ...]
     time: datetime
     contexts: tuple[str, ...]
     prices: Prices | None

@@ -85,12 +85,14 @@ async def recommended_by_history(
     for controller, vpa in vpas.items():
         by_namespace.setdefault(controller.namespace, {})[controller] = vpa
     found: dict[Controller, VerticalPodAutoscaler] = {}
-    samples, is_complete = 0, True
+    samples, is_complete, is_away = 0, True, False
 
     async def read(namespace: str) -> None:
-        nonlocal samples, is_complete
+        nonlocal samples, is_complete, is_away
         there, local = by_namespace[namespace], reader.elsewhere(namespace)
         async with limit:
+            if is_away:
+                return
             selectors = await _selectors(local, scales, tuple(there))
             usage = await _model(local, there, selectors, instant(clock.now()))
             history = NamespaceHistory(
@@ -102,8 +104,11 @@ async def recommended_by_history(
             try:
                 count = await _load(history, namespace)
             except (PrometheusError, DecodeError) as error:
-                reader.note(f"history of {namespace} in Prometheus: {error}")
                 is_complete = False
+                away = isinstance(error, PrometheusError) and error.away
+                is_away = is_away or away
+                place = "" if away else f" of {namespace}"
+                reader.note(f"history{place} in Prometheus: {error}")
                 return
         samples += count
         reader.progress("samples of Prometheus", samples)

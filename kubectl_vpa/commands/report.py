@@ -215,8 +215,7 @@ def _print(report: Report, arguments: argparse.Namespace, screen: Screen) -> Non
         case Format.YAML:
             screen.raw(formats.as_yaml(report))
         case Format.CSV:
-            items = tuple(each for each in report.items if isinstance(each, WorkloadReport))
-            screen.raw(formats.as_csv(items, headings=headings, without=_WITHOUT))
+            screen.raw(formats.as_csv(report.items, headings=headings, without=_WITHOUT))
         case Format.MARKDOWN:
             screen.raw(report_table.as_markdown(report))
         case Format.HTML:

@@ -14,7 +14,7 @@ from kubectl_vpa.output import report_table
 from kubectl_vpa.output import report_text as text
 from kubectl_vpa.output.amounts import short
 from kubectl_vpa.output.report_table import Table
-from kubectl_vpa.results import Report, WorkloadReport
+from kubectl_vpa.results import Report
 
 _MOST_BARS = 20
 _LABEL_LENGTH = 27  # characters
@@ -235,10 +235,9 @@ def _of_namespaces(report: Report, resource: str) -> Iterator[_Bars]:
 
 def _of_workloads(report: Report, resource: str) -> Iterator[_Bars]:
     for each in report.items:
-        if isinstance(each, WorkloadReport):
-            amounts = each.cpu if resource == CPU else each.memory
-            label = text.workload_of(each)
-            yield _bars(resource, label, amounts.total_request, amounts.total_recommended)
+        amounts = each.cpu if resource == CPU else each.memory
+        label = text.workload_of(each)
+        yield _bars(resource, label, amounts.total_request, amounts.total_recommended)
 
 
 def _bars(resource: str, label: str, request: str, recommended: str) -> _Bars:

@@ -53,7 +53,7 @@ def as_markdown(report: Report) -> str:
 
 def workloads(report: Report, *, wide: bool = False) -> Table:
     """Return the table of workloads; with ``wide`` it also has the requests of all pods."""
-    rows = [_cells(each, report, wide=wide) for each in _items(report)]
+    rows = [_cells(each, report, wide=wide) for each in report.items]
     return Table(tuple(_columns(report, wide=wide)), rows)
 
 
@@ -121,7 +121,7 @@ def _narrow_workloads(report: Report) -> Table:
         *_cost_columns(report),
         Column(""),
     )
-    return Table(columns, [_narrow_cells(each, report) for each in _items(report)])
+    return Table(columns, [_narrow_cells(each, report) for each in report.items])
 
 
 def _narrow_cells(workload: WorkloadReport, report: Report) -> tuple[str, ...]:
@@ -179,10 +179,6 @@ def place_of(total: ReportTotal, report: Report) -> str:
 
 def _sums(report: Report) -> Sequence[ReportTotal]:
     return (*(report.totals if text.has_namespaces(report) else ()), report.total)
-
-
-def _items(report: Report) -> Iterator[WorkloadReport]:
-    return (each for each in report.items if isinstance(each, WorkloadReport))
 
 
 def _markdown(table: Table) -> str:

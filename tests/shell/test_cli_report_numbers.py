@@ -207,11 +207,22 @@ async def test_a_namespace_that_fails_again_and_again_is_a_note(api: FakeApi) ->
     assert note.endswith("answered 422: too many samples")
 
 
-async def test_a_server_that_is_away_is_asked_once(api: FakeApi) -> None:
-    async with FakePrometheus(Steady(pod="web-1")) as prometheus:
-        prometheus.refused["shop"] = lambda: web.Response(status=401, text="who?")
-        found, (note,) = await estimated(api, prometheus)
-    assert (found, len(prometheus.asked)) == (None, 1)
+async def test_a_server_that_is_away_is_not_asked_about_every_namespace(api: FakeApi) -> None:
+    names = [f"shop-{number}" for number in range(20)]
+    for name in names:
+        api.on(f"GET {endpoints.DEPLOYMENTS.collection(name)}", listing())
+        api.on(f"GET {endpoints.PODS.collection(name)}", listing())
+    async with FakePrometheus() as prometheus, api.client() as client:
+        prometheus.refused |= dict.fromkeys(names, lambda: web.Response(status=401, text="who?"))
+        settings = UsageSourceSettings(prometheus_address=prometheus.address)
+        reader = Reader(client=client, namespace="")
+        controllers = [Controller(name, "Deployment", "web", "apps/v1") for name in names]
+        vpas = {each: default_vpa(each) for each in controllers}
+        clock = FixedClock(START)
+        found = await recommended_by_history(reader, vpas, settings, environ={}, clock=clock)
+    assert (found, len(prometheus.asked)) == ({}, 4)
+    (note,) = reader.notes
+    assert note.startswith("history in Prometheus: http://127.0.0.1")
     assert "answered 401" in note
 
 
