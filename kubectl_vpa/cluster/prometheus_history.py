@@ -105,9 +105,9 @@ async def recommended_by_history(
                 count = await _load(history, namespace)
             except (PrometheusError, DecodeError) as error:
                 is_complete = False
-                away = isinstance(error, PrometheusError) and error.away
-                is_away = is_away or away
-                place = "" if away else f" of {namespace}"
+                place = f" of {namespace}"
+                if isinstance(error, PrometheusError) and error.away:
+                    is_away, place = True, ""
                 reader.note(f"history{place} in Prometheus: {error}")
                 return
         samples += count

@@ -72,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_scope(parser, selects="Use pods")
     add_output(parser, _FORMATS)
-    add_prometheus(parser)
     connection = parser.add_argument_group("cluster")
     connection.add_argument("--kubeconfig", metavar="FILE", default="", help="Use this kubeconfig.")
     which = connection.add_mutually_exclusive_group()
@@ -88,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--all-contexts", action="store_true", help="Use all contexts of the kubeconfig."
     )
+    add_prometheus(parser)
 
 
 async def run(arguments: argparse.Namespace, screen: Screen) -> int:

@@ -14,6 +14,7 @@ from kubectl_vpa.output import report_table
 from kubectl_vpa.output import report_text as text
 from kubectl_vpa.output.amounts import short
 from kubectl_vpa.output.report_table import Table
+from kubectl_vpa.output.screen import Column
 from kubectl_vpa.results import Report
 
 _MOST_BARS = 20
@@ -36,7 +37,7 @@ _STYLE = """\
 }
 * { box-sizing: border-box; }
 body {
-  margin: 0 auto; padding: 2rem 1.5rem; max-width: 80rem; background: var(--page);
+  margin: 0 auto; padding: 2rem 1.5rem; max-width: 90rem; background: var(--page);
   color: var(--text); font: 15px/1.5 system-ui, sans-serif;
 }
 h1 { margin: 0; font-size: 1.6rem; }
@@ -71,9 +72,8 @@ th, td, caption { text-align: left; vertical-align: top; }
 caption { padding-bottom: .5rem; font-size: .9rem; }
 th { font-weight: 600; }
 thead th { color: var(--soft); font-size: .85rem; white-space: nowrap; }
-tbody th, td:last-child { overflow-wrap: anywhere; }
-td.amount { white-space: nowrap; }
-th.right, td.right { padding-right: 1.5rem; text-align: right; white-space: nowrap; }
+.whole { white-space: nowrap; }
+.right { padding-right: 1.5rem; text-align: right; white-space: nowrap; }
 tr.total > * { border-top: 2px solid var(--line); font-weight: 600; }
 footer { margin-top: 2.5rem; font-size: .85rem; }
 @media print {
@@ -279,8 +279,7 @@ def _table(table: Table, caption: str, *, totals: int = 0) -> Iterator[str]:
     yield "<table>"
     yield f"<caption class='soft'>{_safe(caption)}</caption>"
     titles = (
-        f'<th scope="col"{_right(column.right)}>{_safe(column.heading)}</th>'
-        for column in table.columns
+        f'<th scope="col"{_class(column)}>{_safe(column.heading)}</th>' for column in table.columns
     )
     yield f"<thead><tr>{''.join(titles)}</tr></thead>"
     yield "<tbody>"
@@ -295,16 +294,19 @@ def _table(table: Table, caption: str, *, totals: int = 0) -> Iterator[str]:
 
 def _row(table: Table, row: Sequence[str]) -> Iterator[str]:
     for place, (column, cell) in enumerate(zip(table.columns, row, strict=True)):
-        if place == 0:
-            yield f'<th scope="row">{_safe(cell)}</th>'
-        elif column.right:
-            yield f'<td class="right">{_safe(cell)}</td>'
-        else:
-            amount = ' class="amount"' if column.heading in _AMOUNTS else ""
-            yield f"<td{amount}>{_safe(cell)}</td>"
+        element, scope = ("td", "") if place else ("th", ' scope="row"')
+        kind = _class(column)
+        yield f"<{element}{scope}{kind}>{_safe(cell)}</{element}>"
 
 
-_AMOUNTS = frozenset({"CPU", "Memory", "Given back", "Lacking"})
+def _class(column: Column) -> str:
+    if column.right:
+        return ' class="right"'
+    return ' class="whole"' if column.heading in _WHOLE else ""
+
+
+_WHOLE = frozenset({"Context", "CPU", "Memory", "Given back", "Lacking"})
+"""Columns whose cells are not broken into lines."""
 
 
 def _notes(report: Report) -> Iterator[str]:
@@ -315,10 +317,6 @@ def _notes(report: Report) -> Iterator[str]:
         yield from (f"<li>{_safe(note)}</li>" for note in report.notes)
         yield "</ul>"
         yield "</section>"
-
-
-def _right(right: bool) -> str:  # noqa: FBT001 - a field of a column
-    return ' class="right"' if right else ""
 
 
 def _safe(content: str) -> str:
