@@ -324,14 +324,14 @@ def _add(
     )
     default = field.default
     if env and environ.get(env):
-        default = _parsed(parse, f"environment variable {env}")(environ[env])
+        default = argument_type(parse, f"environment variable {env}")(environ[env])
     bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
     if alias:
         bare["action"] = _Aliased
     group.add_argument(
         *filter(None, (short, name, alias)),
         dest=field.name,
-        type=_parsed(parse, ""),
+        type=argument_type(parse),
         default=default,
         metavar=metavar,
         help=meaning(field).replace("%", "%%"),
@@ -339,8 +339,11 @@ def _add(
     )
 
 
-def _parsed(parse: Callable[[str], Any], place: str) -> Callable[[str], Any]:
-    """Return a parser whose errors have the message of ``parse``, not that of argparse."""
+def argument_type(parse: Callable[[str], Any], place: str = "") -> Callable[[str], Any]:
+    """Return a parser for argparse whose errors have the message of ``parse``.
+
+    With a ``place`` it raises ConfigError instead, with a message that names the place.
+    """
 
     def convert(text: str) -> Any:
         try:

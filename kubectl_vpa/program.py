@@ -13,7 +13,19 @@ from common.errors import VpaError
 from common.version import version
 from kubectl_vpa import completion as candidates_of
 from kubectl_vpa.arguments import ExitCode
-from kubectl_vpa.commands import completion, doctor, export, plan, report, status, top, why
+from kubectl_vpa.commands import (
+    completion,
+    doctor,
+    explain,
+    export,
+    history,
+    plan,
+    report,
+    simulate,
+    status,
+    top,
+    why,
+)
 from kubectl_vpa.commands.session import PROGRAM, first_error
 from kubectl_vpa.output.screen import Screen
 
@@ -32,7 +44,19 @@ class Command(Protocol):
     async def run(self, arguments: argparse.Namespace, screen: Screen, /) -> int: ...
 
 
-COMMANDS: tuple[Command, ...] = (status, why, doctor, export, completion, plan, top, report)
+COMMANDS: tuple[Command, ...] = (
+    status,
+    why,
+    doctor,
+    export,
+    completion,
+    plan,
+    top,
+    history,
+    explain,
+    simulate,
+    report,
+)
 
 
 def new_parser() -> argparse.ArgumentParser:

@@ -218,6 +218,167 @@ class UsageResult(Result, frozen=True, kw_only=True):
     used: float | None  # usage relative to the request: 0.1 is ten percent
 
 
+class HistoryResult(Result, frozen=True, kw_only=True):
+    """Something that the updater did with a pod or a VPA, or did not do."""
+
+    time: datetime | None
+    namespace: str
+    vpa: str | None  # null if it isn't known, as the next one
+    pod: str | None
+    action: str  # evict, resize, blocked, unblocked, skipped, suspended or resumed
+    reason: str | None  # a reason of the updater
+    changes: str  # such as ``app cpu 100m -> 250m``; may be empty
+    outcome: str | None  # of evict and resize; null if only an Event is known
+    message: str  # the reason, or the text of the Event
+
+
+class ResourceHistory(Result, frozen=True, kw_only=True):
+    """The usage of one resource in a checkpoint, and the recommendation that follows from it.
+
+    The percentiles are those of the weighted samples, without margin, bounds and policy; null
+    without samples.
+    """
+
+    weight: float  # of all samples at the time of the checkpoint's reference
+    p50: str | None
+    p90: str | None
+    p95: str | None
+    p100: str | None
+    target: str | None
+    lower_bound: str | None
+    upper_bound: str | None
+    confidence: float | None  # null if the recommender can't be asked
+
+
+class ContainerHistory(Result, frozen=True, kw_only=True):
+    """What the checkpoint of a container says about its usage."""
+
+    container: str
+    samples: int  # of CPU
+    first_sample: datetime | None
+    last_sample: datetime | None
+    saved_at: datetime | None
+    cpu: ResourceHistory
+    memory: ResourceHistory
+
+
+class HistoryResultList(ResultList, frozen=True, kw_only=True):
+    """What was done, the newest first; with a VPA also its usage."""
+
+    usage: tuple[ContainerHistory, ...] = ()
+
+
+class NumberSource(enum.StrEnum):
+    """The origin of an explanation of numbers."""
+
+    RECOMMENDER = "recommender"  # its read API
+    CHECKPOINTS = "checkpoints"  # computed from them as the recommender does
+
+
+class NumberStep(Result, frozen=True, kw_only=True):
+    """A number before and after a step, as quantities."""
+
+    step: str
+    by: str  # the operand, such as a factor or a bound; empty if there is none
+    before: str | None
+    after: str | None
+    meaning: str
+
+
+class ComputedNumber(Result, frozen=True, kw_only=True):
+    """One number of a recommendation, as quantities."""
+
+    amount: str  # target, lowerBound, upperBound or uncappedTarget
+    value: str | None  # the result; null if nothing is recommended
+    published: str | None  # in the status of the VPA
+    steps: tuple[NumberStep, ...]
+
+
+class CurvePoint(Result, frozen=True, kw_only=True):
+    """A point of a percentile curve: this fraction of the usage is at most the amount."""
+
+    fraction: float
+    amount: int  # millicores or bytes
+
+
+class ComputedResource(Result, frozen=True, kw_only=True):
+    """How the numbers of one resource of a container are computed."""
+
+    resource: str
+    request: str | None  # the present request in most pods; null if there is none
+    confidence: float | None  # the length of the history, in confidence intervals
+    weight: float | None  # the present weight of all samples
+    numbers: tuple[ComputedNumber, ...]
+    curve: tuple[CurvePoint, ...]
+
+
+class ComputedContainer(Result, frozen=True, kw_only=True):
+    """How the numbers of one container are computed."""
+
+    container: str
+    samples: int  # of CPU
+    first_sample: datetime | None
+    last_sample: datetime | None
+    excluded: str | None  # why the container gets no recommendation
+    resources: tuple[ComputedResource, ...]
+
+
+class ComputedVpa(Result, frozen=True, kw_only=True):
+    """How the numbers of a VPA are computed."""
+
+    namespace: str
+    name: str
+    workload_kind: str
+    workload_name: str
+    mode: str
+    source: NumberSource
+    flags_of: str | None  # the pod whose flags apply; null: the defaults are assumed
+    held_up: str | None  # why the numbers aren't published at present
+    containers: tuple[ComputedContainer, ...]
+
+
+class NowAndSimulated(Result, frozen=True, kw_only=True):
+    """A number with the present settings and with the simulated ones, as quantities."""
+
+    now: str | None
+    simulated: str | None
+
+
+class SimulatedNumbers(Result, frozen=True, kw_only=True):
+    """One resource of a container with other settings."""
+
+    namespace: str
+    name: str  # of the VPA
+    workload_kind: str
+    workload_name: str
+    container: str
+    resource: str
+    target: NowAndSimulated
+    lower_bound: NowAndSimulated
+    upper_bound: NowAndSimulated
+    change: float | None  # of the target, relative: 0.5 means half as much again
+    pods: int | None  # null if they could not be read
+    difference: str | None  # of the targets of all pods, as a quantity
+
+
+class SimulatedTotal(Result, frozen=True, kw_only=True):
+    """The targets of all pods together, as quantities."""
+
+    resource: str
+    now: str
+    simulated: str
+    difference: str
+    change: float | None
+
+
+class SimulationList(ResultList, frozen=True, kw_only=True):
+    """The numbers with other settings, and the sums over the present pods."""
+
+    settings: Mapping[str, str]  # that were changed, as flags
+    flags_of: str | None  # the pod whose flags apply otherwise; null: the defaults are assumed
+    totals: tuple[SimulatedTotal, ...]
+
+
 class Source(enum.StrEnum):
     """The basis of a recommendation in a report."""
 

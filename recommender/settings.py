@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from common.errors import ConfigError
 from common.flags import boolean, flag, number, positive_duration, whole
-from common.quantity import ZERO, Quantity, parse_unsigned
+from common.quantity import ZERO, Quantity
 from common.resources import CPU, MEMORY
 from common.runtime.settings import (
     OPS,
@@ -18,6 +18,7 @@ from common.runtime.settings import (
 from recommender.estimate.estimation import EstimationSettings, Percentiles
 from recommender.estimate.post_processing import PostProcessingSettings
 from recommender.model.aggregates import AggregationRules, HalfLives
+from recommender.recommendation_flags import RecommendationFlags
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
@@ -25,7 +26,9 @@ _MIN_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSettings):
+class RecommenderSettings(
+    RecommendationFlags, CommonSettings, LeaderElectionSettings, UsageSourceSettings
+):
     """Recommend requests for containers from their usage, and write them to the status of VPAs.
 
     Names and defaults are upstream's: pkg/recommender/config/config.go; recommender.md 14.
@@ -61,153 +64,6 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
         group="General",
         metavar="COUNT",
         help="Write up to this number of VPA statuses, and as many checkpoints, at the same time.",
-    )
-    margin_fraction: float = flag(
-        "--recommendation-margin-fraction",
-        default=0.15,
-        parse=number(least=0),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Add this safety margin to each estimate: 0.15 adds 15 percent.",
-    )
-    pod_min_cpu: float = flag(
-        "--pod-recommendation-min-cpu-millicores",
-        default=25.0,
-        parse=number(least=0),
-        group="Recommendations",
-        metavar="MILLICORES",
-        help="Recommend at least this much CPU for a pod, shared equally by its containers, in "
-        "millicores.",
-    )
-    pod_min_memory: float = flag(
-        "--pod-recommendation-min-memory-mb",
-        default=250.0,
-        parse=number(least=0),
-        group="Recommendations",
-        metavar="MEBIBYTES",
-        help="Recommend at least this much memory for a pod, shared equally by its containers, in "
-        "MiB.",
-    )
-    target_cpu_percentile: float = flag(
-        "--target-cpu-percentile",
-        default=0.9,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the target to this percentile of the CPU samples, as a fraction from 0 to 1.",
-    )
-    lower_cpu_percentile: float = flag(
-        "--recommendation-lower-bound-cpu-percentile",
-        default=0.5,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the lower bound to this percentile of the CPU samples, as a fraction from 0 to "
-        "1.",
-    )
-    upper_cpu_percentile: float = flag(
-        "--recommendation-upper-bound-cpu-percentile",
-        default=0.95,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the upper bound to this percentile of the CPU samples, as a fraction from 0 to "
-        "1.",
-    )
-    target_memory_percentile: float = flag(
-        "--target-memory-percentile",
-        default=0.9,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the target to this percentile of the memory peaks, as a fraction from 0 to 1.",
-    )
-    lower_memory_percentile: float = flag(
-        "--recommendation-lower-bound-memory-percentile",
-        default=0.5,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the lower bound to this percentile of the memory peaks, as a fraction from 0 to "
-        "1.",
-    )
-    upper_memory_percentile: float = flag(
-        "--recommendation-upper-bound-memory-percentile",
-        default=0.95,
-        parse=number(least=0, most=1),
-        group="Recommendations",
-        metavar="FRACTION",
-        help="Set the upper bound to this percentile of the memory peaks, as a fraction from 0 to "
-        "1.",
-    )
-    confidence_interval_cpu: timedelta = flag(
-        "--confidence-interval-cpu",
-        default=_DAY,
-        parse=positive_duration,
-        group="Recommendations",
-        help="Widen the CPU bounds until history is much longer than this.",
-    )
-    confidence_interval_memory: timedelta = flag(
-        "--confidence-interval-memory",
-        default=_DAY,
-        parse=positive_duration,
-        group="Recommendations",
-        help="Widen the memory bounds until history is much longer than this.",
-    )
-    publish_without_samples: bool = flag(
-        "--publish-without-samples",
-        default=False,
-        parse=boolean,
-        group="Recommendations",
-        help="Recommend the minimum for containers without usage samples, as the reference does. "
-        "Otherwise these containers get no recommendation.",
-    )
-    max_allowed_cpu: Quantity = flag(
-        "--container-recommendation-max-allowed-cpu",
-        default=ZERO,
-        parse=parse_unsigned,
-        group="Rounding and limits",
-        metavar="QUANTITY",
-        help="Cap CPU of containers whose policy sets no maximum. 0: no cap.",
-    )
-    max_allowed_memory: Quantity = flag(
-        "--container-recommendation-max-allowed-memory",
-        default=ZERO,
-        parse=parse_unsigned,
-        group="Rounding and limits",
-        metavar="QUANTITY",
-        help="Cap memory of containers whose policy sets no maximum. 0: no cap.",
-    )
-    round_cpu_millicores: int = flag(
-        "--round-cpu-millicores",
-        default=1,
-        parse=whole(),
-        group="Rounding and limits",
-        metavar="MILLICORES",
-        help="Round CPU up to a multiple of this, in millicores.",
-    )
-    round_memory_bytes: int = flag(
-        "--round-memory-bytes",
-        default=1,
-        parse=whole(),
-        group="Rounding and limits",
-        metavar="BYTES",
-        help="Round memory up to a multiple of this, in bytes.",
-    )
-    integer_cpu: bool = flag(
-        "--cpu-integer-post-processor-enabled",
-        default=False,
-        parse=boolean,
-        group="Rounding and limits",
-        help="Round CPU up to whole cores for containers that an annotation of the VPA names.",
-    )
-    humanize_memory: bool = flag(
-        "--humanize-memory",
-        default=False,
-        parse=boolean,
-        group="Rounding and limits",
-        help="Write memory with two decimals in the largest unit. Deprecated: use "
-        "--round-memory-bytes.",
     )
     cpu_half_life: timedelta = flag(
         "--cpu-histogram-decay-half-life",

@@ -47,6 +47,7 @@ _ALL_SECONDS = 6.0  # for all pages
 _PAGE = 1000  # rows; the most that a component answers
 _MOST_REPLICAS = 5  # that are asked for the leader
 _OVERVIEW_PATH = "/api/v1"
+_SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Components:
         """Return what the recommender knows about VPAs; empty arguments stand for all."""
         found: list[VpaSummary] = []
         query = {"namespace": namespace, "name": name}
-        read = await self.fold(
+        read = await self._fold(
             RECOMMENDER, VPAS_PATH, VpaList, lambda page: found.extend(page.items), query
         )
         return None if read is None else found
@@ -109,7 +110,7 @@ class Components:
         The pods of a large VPA may continue on the next page.
         """
         query = {"namespace": namespace, "vpa": vpa}
-        read = await self.fold(UPDATER, PLAN_PATH, PlanList, lambda page: take(page.items), query)
+        read = await self._fold(UPDATER, PLAN_PATH, PlanList, lambda page: take(page.items), query)
         leader = await self._leader(UPDATER)
         if read is None or leader.pod is None:
             return None
@@ -131,12 +132,12 @@ class Components:
         """Return the updater's last evictions and resizes, the newest first."""
         found: list[PastAction] = []
         query = {"namespace": namespace, "vpa": vpa}
-        read = await self.fold(
+        read = await self._fold(
             UPDATER, ACTIONS_PATH, ActionList, lambda page: found.extend(page.items), query
         )
         return None if read is None else found
 
-    async def fold(
+    async def _fold(
         self,
         component: str,
         path: str,
@@ -187,7 +188,10 @@ class Components:
         return leader
 
     async def _pods(self) -> Sequence[ComponentPod]:
-        """Return the pods of all components, the ready ones first."""
+        """Return the pods of all components: those in kube-system first, and the ready ones.
+
+        Everyone who may create pods can label one like a component.
+        """
         apart = Reader(self._reader.client, "")  # its notes would read as if no pods were seen
         try:
             found = await component_pods(apart)
@@ -196,11 +200,14 @@ class Components:
             return ()
         if found is None:
             self._missed("you may not list pods in all namespaces")
-        return sorted(found or (), key=lambda each: not each.ready)
+        return sorted(
+            found or (),
+            key=lambda each: (each.namespace != _SYSTEM, each.namespace, not each.ready),
+        )
 
     async def _choose(self, pods: Sequence[ComponentPod]) -> _Leader:
-        """Ask all replicas at the same time, and return the one that leads."""
-        asked = pods[:_MOST_REPLICAS]
+        """Ask all replicas of one installation at the same time, and return the one that leads."""
+        asked = [each for each in pods if each.namespace == pods[0].namespace][:_MOST_REPLICAS]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(pod)) for pod in asked]
         answers = [task.result() for task in tasks]
@@ -234,6 +241,10 @@ class Components:
 
     def _missed(self, problem: str) -> None:
         self._reader.note(f"what the components know: {problem}")
+
+
+def _order(pod: ComponentPod) -> tuple[bool, str, bool]:
+    return (pod.namespace != _SYSTEM, pod.namespace, not pod.ready)
 
 
 def _why(error: KubeError | msgspec.DecodeError, pod: ComponentPod) -> str:

@@ -9,6 +9,7 @@ from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.cluster.subject import events_of, find
 from kubectl_vpa.commands.session import connected
 from kubectl_vpa.judge.explanation import explain, without_vpa
+from kubectl_vpa.judge.findings import RECOMMENDER
 from kubectl_vpa.judge.vpa_status import judge_vpa
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Screen
@@ -54,6 +55,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         async with asyncio.TaskGroup() as group:
             viewing = group.create_task(components.view(now=session.now))
             reading = group.create_task(read_fleet(reader))
+            group.create_task(components.overview(RECOMMENDER))  # finds it meanwhile
         fleet, view = reading.result(), viewing.result()
         subject = await find(reader, fleet, arguments.subject)
         named = f"{subject.kind} {session.namespace}/{subject.name}"

@@ -177,6 +177,7 @@ def explained(
     Raises:
         QuantityError: a bound of the VPA's policy is not a quantity.
     """
+    container_rules(vpa, per_vpa_config=True)  # raises for what ``usage_of`` has left out
     deciding, key = _Deciding(usage, settings or PublishingSettings(), now), vpa_key(vpa)
     estimates = deciding.estimates((key,))
     decision = deciding.decision(vpa, estimates)

@@ -1,6 +1,7 @@
 """Standard output and standard error: colours, width, tables, progress and notes."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # all but the line feed
 _GAP = "  "
 _INDENT = 2  # of a line that continues a row
 _LEAST_WIDTH = 20  # cells; a narrower text has words in pieces
@@ -48,12 +50,22 @@ class Screen:
 
     def paragraph(self, content: str, *, style: str = "") -> None:
         """Print words in lines that fit."""
-        for line in _wrapped(self._out, Text(content, style=style), self.width):
+        for line in _wrapped(self._out, Text(printable(content), style=style), self.width):
             self._out.print(line)
 
     def clear(self) -> None:
         """Remove everything from a terminal."""
         self._out.clear()
+
+    @property
+    def is_unicode(self) -> bool:
+        """Return True if the output's encoding has more than ASCII."""
+        return not self._out.options.ascii_only
+
+    def lines(self, content: Iterable[Text]) -> None:
+        """Print lines with their styles."""
+        for line in content:
+            self._out.print(line)
 
     def raw(self, content: str) -> None:
         """Write text without a new line at its end."""
@@ -63,7 +75,7 @@ class Screen:
         self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, headings: bool
     ) -> None:
         """Print a table; where the last column has no room, it follows on lines of its own."""
-        cells = [list(row) for row in rows]
+        cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
         titles = [column.heading for column in columns]
         shown = [titles, *cells] if headings else cells
         widths = [
@@ -115,12 +127,12 @@ class Screen:
         """Print what could not be seen, or other remarks, on standard error."""
         self.finish_progress()
         for note in notes:
-            self._err.print(f"{about}: {note}", style="yellow")
+            self._err.print(printable(f"{about}: {note}"), style="yellow")
 
     def error(self, message: str) -> None:
         """Print an error, on standard error."""
         self.finish_progress()
-        self._err.print(f"error: {message}")
+        self._err.print(printable(f"error: {message}"))
 
     def progress(self, resource: str, count: int) -> None:
         """Show what is being read, on a terminal only."""
@@ -135,6 +147,11 @@ class Screen:
             self._reading = ""
             self._err.file.write("\r\x1b[K")
             self._err.file.flush()
+
+
+def printable(text: str) -> str:
+    """Return a text without characters that change a terminal; Events may contain any."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _wrapped(console: Console, text: Text, width: int | None) -> list[Text]:

@@ -11,6 +11,12 @@ def moment(time: datetime, *, now: datetime) -> str:
     return f"{time:%H:%M} UTC" if time.date() == now.date() else f"{time:%Y-%m-%d %H:%M} UTC"
 
 
+def stamp(time: datetime, *, now: datetime) -> str:
+    """Return ``14:05:33``, with the date if it isn't today, in UTC."""
+    time, now = time.astimezone(UTC), now.astimezone(UTC)
+    return f"{time:%H:%M:%S}" if time.date() == now.date() else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
 def ago(time: datetime, *, now: datetime) -> str:
     """Return how long ago a time was, in its largest unit: ``42s``, ``5m``, ``3d``.
 

@@ -1,5 +1,6 @@
 """``kubectl vpa`` on the real control plane with our components installed."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 import yaml
 
 from cli_program import run_cli
+from common.kube.endpoints import PODS
 from e2e.cluster import OTHER_RECOMMENDER, Case
-from e2e.installation import ADMISSION, UPDATER
+from e2e.installation import ADMISSION, OPS_PORTS, SYSTEM, UPDATER
 from e2e.pods import LARGE
+from e2e.relayed_components import create_pod_with, other_address, relay
 from kubectl_vpa.cluster.fleet import HPAS
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
@@ -77,7 +80,8 @@ async def test_status_and_an_hpa(case: Case) -> None:
     (web,) = printed.items
     assert (web["state"], web["reason"], web["podsDue"]) == ("waiting", "next_pod", 2)
     assert (web["cpu"]["request"], web["cpu"]["target"]) == (LARGE["cpu"], "100m")
-    assert printed.json["notes"] == []
+    # The components listen on loopback, to which API servers don't forward.
+    assert [each for each in printed.json["notes"] if "address not allowed" not in each] == []
     await case.create(HPAS, _hpa("web"))
     (web,) = (await run_cli(kubeconfig, *status)).items
     assert (web["state"], web["reason"]) == ("conflicting", "autoscaled_horizontally")
@@ -146,3 +150,57 @@ async def test_a_person_sees_what_his_rights_allow_and_a_note_about_the_rest(cas
     why = await run_cli(sighted, "why", "deployment/web", "-n", case.namespace)
     assert why.out.startswith(f"Deployment {case.namespace}/web: waiting\n")
     assert f"not seen: events in {case.namespace}: you may not list them" in why.err
+
+
+async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> None:
+    cluster, namespace, port = case.cluster, case.namespace, OPS_PORTS[UPDATER]
+    await case.deploy("web", replicas=1, requests=LARGE)
+    await case.wait_until_measured("web", 1)
+    await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
+    await case.set_recommendation("web", app=_SMALL)
+    vpas = "verticalpodautoscalers.autoscaling.k8s.io"
+    person = await _kubeconfig_of(case, "person", vpas, "pods", "replicasets.apps")
+    account = f"--serviceaccount={namespace}:person"
+
+    async def plan() -> tuple[str, list[str], list[str]]:
+        """Return source, notes and reasons of the plan."""
+        printed = await run_cli(person, "plan", "web", "-n", namespace, "-o", "json")
+        reasons = [each["reason"] for each in printed.items]
+        return printed.json["source"], printed.json["notes"], reasons
+
+    async with contextlib.AsyncExitStack() as stack:
+        address = await stack.enter_async_context(other_address())
+        (pod,) = await cluster.component_pods(UPDATER)
+        # From loopback the updater answers without knowing the address of the API server.
+        await stack.enter_async_context(
+            relay(address, pod["status"]["podIP"], port, source="127.0.0.1")
+        )
+        await create_pod_with(cluster, SYSTEM, "relay", address, app=UPDATER)
+        stack.push_async_callback(
+            cluster.client.delete, PODS, "relay", namespace=SYSTEM, grace_period_seconds=0
+        )
+        about = "what the components know: you may not"
+        source, notes, reasons = await plan()
+        assert (source, reasons) == ("derived", ["below_min_replicas"])
+        assert f"{about} list pods in all namespaces" in notes
+        role = f"{namespace}-pods"
+        await cluster.kubectl("create", "clusterrole", role, "--verb=list", "--resource=pods")
+        words = ("clusterrolebinding", role, f"--clusterrole={role}", account)
+        await cluster.kubectl("create", *words)
+        for kind in ("clusterrole", "clusterrolebinding"):
+            stack.push_async_callback(cluster.kubectl, "delete", kind, role)
+        source, notes, _ = await plan()
+        assert source == "derived"
+        assert f"{about} get pods/proxy in {SYSTEM}" in notes
+        role = f"{namespace}-proxy"
+        words = ("role", role, "--verb=get", "--resource=pods/proxy")
+        await cluster.kubectl("create", *words, namespace=SYSTEM)
+        words = ("rolebinding", role, f"--role={role}", account)
+        await cluster.kubectl("create", *words, namespace=SYSTEM)
+        for kind in ("role", "rolebinding"):
+            stack.push_async_callback(cluster.kubectl, "delete", kind, role, namespace=SYSTEM)
+
+        async def answered() -> bool:
+            return (await plan()) == ("updater", [], ["below_min_replicas"])
+
+        await cluster.wait_for(answered, "the plan is that of the updater")

@@ -1,30 +1,23 @@
 """The read API on a real control plane: three accounts, and the pod proxy of the API server."""
 
-import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 import msgspec
 
 from common.errors import KubeError
-from common.kube.client import PatchType
-from common.kube.endpoints import PODS, Endpoint
-from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
+from common.kube.endpoints import PODS
 from common.read_model.admission import ADMISSIONS_PATH, REGISTRATION_PATH
 from common.read_model.recommender import VPAS_PATH
 from common.read_model.updater import PLAN_PATH
 from e2e.cluster import Case, Cluster
 from e2e.installation import ADMISSION, COMPONENTS, OPS_PORTS, RECOMMENDER, SYSTEM, UPDATER
-from e2e.kubectl import run_command
+from e2e.relayed_components import address_of_api_server, create_pod_with, other_address, relay
 
 PATHS = {RECOMMENDER: VPAS_PATH, UPDATER: PLAN_PATH, ADMISSION: ADMISSIONS_PATH}
 _VPAS = "verticalpodautoscalers.autoscaling.k8s.io"
-_DOCUMENTATION = "192.0.2.10"  # RFC 5737: no machine has it
-_DICTS: Endpoint[dict[str, Any]] = ENDPOINT_SLICES.as_dicts()
 
 
 @dataclass(frozen=True)
@@ -156,8 +149,10 @@ async def test_the_pod_proxy_of_an_api_server_needs_no_token_and_another_address
         for component in COMPONENTS:
             (pod,) = await cluster.component_pods(component)
             port = OPS_PORTS[component]
-            await stack.enter_async_context(relay(address, pod["status"]["podIP"], port))
-        await create_pod_with(cluster, case.namespace, address)
+            await stack.enter_async_context(
+                relay(address, pod["status"]["podIP"], port, source=address)
+            )
+        await create_pod_with(cluster, case.namespace, "relay", address)
 
         async def proxied(component: str) -> str:
             port, path = OPS_PORTS[component], PATHS[component]
@@ -172,86 +167,10 @@ async def test_the_pod_proxy_of_an_api_server_needs_no_token_and_another_address
             assert direct.status == 401, component
             assert "kubectl port-forward" in direct.body
             assert await proxied(component) == "401", component
-        made = {
-            "metadata": {
-                "name": case.namespace,
-                "labels": {"kubernetes.io/service-name": "kubernetes"},
-            },
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [address]}],
-            "ports": [],
-        }
-        await cluster.client.create(_DICTS, made, namespace=API_SERVER_NAMESPACE)
-        stack.push_async_callback(
-            cluster.client.delete, _DICTS, case.namespace, namespace=API_SERVER_NAMESPACE
-        )
+        await stack.enter_async_context(address_of_api_server(cluster, case.namespace, address))
         for component in COMPONENTS:
 
             async def answered(component: str = component) -> bool:
                 return (await proxied(component)).startswith('{"metadata":')
 
             await cluster.wait_for(answered, f"{component} answers its API server")
-
-
-@contextlib.asynccontextmanager
-async def relay(address: str, target: str, port: int) -> AsyncIterator[None]:
-    """Forward connections on ``address`` to the same port of ``target``, from ``address``."""
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(target, port, local_addr=(address, 0))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(pump(reader, there[1]))
-            group.create_task(pump(there[0], writer))
-
-    server = await asyncio.start_server(forward, address, port)
-    async with server:
-        yield
-
-
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while chunk := await reader.read(65536):
-            writer.write(chunk)
-            await writer.drain()
-    writer.close()
-
-
-async def create_pod_with(cluster: Cluster, namespace: str, address: str) -> None:
-    """Create the pod ``relay`` with this address, which no node starts."""
-    spec = {
-        "containers": [{"name": "app", "image": "none"}],
-        "schedulingGates": [{"name": "example.com/held"}],
-    }
-    pods = PODS.as_dicts()
-    await cluster.client.create(
-        pods, {"metadata": {"name": "relay"}, "spec": spec}, namespace=namespace
-    )
-    await cluster.client.patch(
-        pods,
-        "relay",
-        {"status": {"podIP": address, "podIPs": [{"ip": address}]}},
-        patch_type=PatchType.MERGE,
-        namespace=namespace,
-        subresource="status",
-    )
-
-
-@contextlib.asynccontextmanager
-async def other_address() -> AsyncIterator[str]:
-    """Yield an address of this machine that isn't loopback; add one if there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((_DOCUMENTATION, 9))  # sends nothing
-            own = str(probe.getsockname()[0])
-        except OSError:
-            own = ""
-    if own:
-        yield own
-        return
-    words = (f"{_DOCUMENTATION}/32", "dev", "lo")
-    code, printed = await run_command("ip", "address", "add", *words)
-    assert code == 0, printed
-    try:
-        yield _DOCUMENTATION
-    finally:
-        await run_command("ip", "address", "del", *words)

@@ -15,6 +15,7 @@ from common.read_model.updater import (
     ACTIONS_PATH,
     PLAN_PATH,
     ActionList,
+    ActionOutcome,
     Amounts,
     ContainerNumbers,
     PastAction,
@@ -111,6 +112,39 @@ async def usual_plan(cluster: CliCluster) -> list[PlannedVpa]:
         ),
         planned("web-copy", why="none of the running pods is its own"),
     ]
+
+
+def past_action(
+    vpa: str,
+    pod: str,
+    outcome: ActionOutcome,
+    *,
+    minute: int,
+    replacement: str | None = None,
+    error: str | None = None,
+) -> PastAction:
+    """Return an eviction, this many minutes after the start of the history."""
+    reason = Reason.OUTSIDE_RANGE
+    return PastAction(
+        number=minute,
+        at=TIME + timedelta(minutes=minute),
+        namespace=NAMESPACE,
+        vpa=vpa,
+        action="evict",
+        pod=pod,
+        uid=pod,
+        node="node-1",
+        owner=None,
+        reason=reason,
+        meaning=reason.meaning,
+        changes="app cpu 500m -> 49m, memory 1Gi -> 250Mi",
+        outcome=outcome,
+        settled_at=None,
+        status=None,
+        error_reason=None,
+        error=error,
+        replacement=replacement,
+    )
 
 
 def known_vpa(name: str) -> VpaSummary:

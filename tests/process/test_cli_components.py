@@ -93,3 +93,9 @@ async def test_the_components_themselves_are_asked(tmp_path: Path) -> None:
         (why,) = printed.items
         assert why["status"]["updaterReason"] == "below_min_replicas"
         assert why["history"].startswith("The target of container app rests on ")
+        printed = await run_cli(kubeconfig, "history", "small", "-n", NAMESPACE, "-o", "json")
+        assert {each["pod"] for each in printed.items} == set(it.evicted("small"))
+        assert {each["outcome"] for each in printed.items} <= {"replaced_right", "accepted"}
+        (usage,) = printed.json["usage"]
+        assert usage["samples"] > 0
+        assert usage["cpu"]["confidence"] > 0

@@ -105,6 +105,17 @@ async def test_the_leader_answers(api: FakeApi) -> None:
     assert await plan(api) == (["a"], [])
 
 
+async def test_a_pod_of_another_namespace_is_not_asked(api: FakeApi) -> None:
+    """Everyone who may create pods can label one like a component."""
+    false = pod("u-0")
+    false["metadata"]["namespace"] = "aaa"
+    api.on(PODS, listing(false, pod("u-1")))
+    api.on(path("u-1", ""), overview())
+    api.on(path("u-1", "/plan"), page(planned("a")))
+    assert await plan(api) == (["a"], [])
+    assert not [route for route in api.routes if "/aaa/" in route]
+
+
 async def test_replicas_without_their_leader_are_not_read(api: FakeApi) -> None:
     api.on(PODS, listing(pod("u-1"), pod("u-2")))
     api.on(path("u-1", ""), overview(leading=False, leader="u-2_x"))

@@ -88,6 +88,7 @@ NOT_RUN = {
     "docs/kubectl-vpa.md": {
         "pip install '.[cli]'": "installs a program; make release-check does so",
         "kubectl vpa completion kubectl >~/.local/bin/kubectl_complete-vpa": CLI,
+        "kubectl vpa simulate -n shop --target-cpu-percentile=0.99 --max-allowed=memory=300Mi": CLI,
         "kubectl -n monitoring port-forward svc/prometheus-operated 9090 &": CLI,
         "kubectl vpa report -A -o html >report.html": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,

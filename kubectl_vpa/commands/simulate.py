@@ -1,0 +1,271 @@
+"""``kubectl vpa simulate``: what the numbers would be with other settings."""
+
+import argparse
+import asyncio
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.errors import ConfigError
+from common.flags import argument_type, boolean, groups, show
+from kubectl_vpa.arguments import (
+    ExitCode,
+    Format,
+    add_connection,
+    add_output,
+    add_scope,
+    add_vpa,
+)
+from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.commands.session import Session, connected
+from kubectl_vpa.judge.simulation import (
+    PolicyChange,
+    bounds,
+    deviating,
+    resources,
+    simulated_numbers,
+    totals,
+)
+from kubectl_vpa.judge.vpa_status import VpaFacts
+from kubectl_vpa.output import formats
+from kubectl_vpa.output.amounts import percent, short
+from kubectl_vpa.output.screen import Column, Screen
+from kubectl_vpa.results import (
+    NowAndSimulated,
+    SimulatedNumbers,
+    SimulatedTotal,
+    SimulationList,
+)
+from recommender.recommendation_flags import RecommendationFlags
+
+NAME = "simulate"
+HELP = "Print what the recommendations would be with other settings, from the stored history."
+
+_FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
+_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
+_RIGHT = frozenset({"CHANGE", "PODS", "ALL PODS"})
+_NO_CHANGE = (
+    "name a setting to change, such as --target-cpu-percentile=0.95 or --max-allowed=memory=2Gi"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    flags: Mapping[str, Any]  # by the name of the field
+    policy: PolicyChange
+    shown: Mapping[str, str]  # as on the command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command; the flags are the recommender's own."""
+    add_vpa(parser)
+    for title, fields in groups(RecommendationFlags).items():
+        group = parser.add_argument_group(f"{title} (the recommender's flags)")
+        for each in fields:
+            parse = each.metadata["parse"]
+            bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
+            group.add_argument(
+                each.metadata["flag"],
+                dest=each.name,
+                type=argument_type(parse),
+                default=argparse.SUPPRESS,
+                metavar=each.metadata["metavar"],
+                help=each.metadata["help"].replace("%", "%%"),
+                **bare,
+            )
+    group = parser.add_argument_group("Policies of all containers")
+    for flag, parse, metavar, text in (
+        ("--min-allowed", bounds, "AMOUNTS", "Set minAllowed, such as cpu=100m,memory=1Gi."),
+        ("--max-allowed", bounds, "AMOUNTS", "Set maxAllowed, such as cpu=2."),
+        ("--controlled-resources", resources, "NAMES", "Recommend cpu, memory or cpu,memory."),
+    ):
+        group.add_argument(
+            flag, type=argument_type(parse), default=argparse.SUPPRESS, metavar=metavar, help=text
+        )
+    add_scope(parser)
+    add_output(parser, _FORMATS)
+    add_connection(parser)
+
+
+async def run(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Read, compute twice and print."""
+    changes = _changes(arguments)
+    if not changes.shown:
+        screen.error(_NO_CHANGE)
+        return ExitCode.USAGE
+    async with connected(arguments, screen) as session:
+        found = await _simulate(session, arguments, changes)
+    screen.finish_progress()
+    headings = not arguments.no_headers
+    results = [each for each in found.items if isinstance(each, SimulatedNumbers)]
+    match arguments.output:
+        case Format.JSON:
+            screen.raw(formats.as_json(found))
+        case Format.YAML:
+            screen.raw(formats.as_yaml(found))
+        case Format.CSV:
+            screen.raw(formats.as_csv(results, headings=headings))
+        case _ if not results:
+            screen.notes(("no VPA with stored history",), about="nothing found")
+        case _:
+            _show(results, arguments, screen)
+            screen.text("")
+            for total in found.totals:
+                screen.paragraph(_sum(total))
+    screen.notes(found.notes)
+    return ExitCode.OK
+
+
+def _changes(arguments: argparse.Namespace) -> _Changes:
+    """Return the settings that the arguments change.
+
+    Raises:
+        ConfigError: bounds contradict each other.
+    """
+    given = vars(arguments)
+    declared = [each for fields in groups(RecommendationFlags).values() for each in fields]
+    flags = {each.name: given[each.name] for each in declared if each.name in given}
+    names = (each.name for each in dataclasses.fields(PolicyChange))
+    policy = PolicyChange(**{name: given[name] for name in names if name in given})
+    shown = {
+        each.metadata["flag"]: show(flags[each.name]) for each in declared if each.name in flags
+    }
+    return _Changes(flags=flags, policy=policy, shown={**shown, **policy.shown})
+
+
+async def _simulate(
+    session: Session, arguments: argparse.Namespace, changes: _Changes
+) -> SimulationList:
+    """Return the numbers of the chosen VPAs.
+
+    Raises:
+        ConfigError: there is no such VPA, or settings contradict each other.
+    """
+    # Imported here, because the recommender's model takes time and memory.
+    from kubectl_vpa.cluster.checkpoints import read_histories  # noqa: PLC0415
+    from kubectl_vpa.cluster.recommender_flags import (  # noqa: PLC0415
+        counting,
+        publishing,
+        recommender_flags,
+    )
+    from kubectl_vpa.judge.usage_model import (  # noqa: PLC0415
+        StoredVpa,
+        recommended,
+        usage_of,
+    )
+
+    reader = session.reader
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read_fleet(reader, label_selector=arguments.selector))
+        histories = group.create_task(read_histories(reader))
+    chosen = list(_chosen(reading.result().facts(), session, arguments.subject))
+    vpas = [each.vpa for each in chosen]
+    flags = await recommender_flags(reader, vpas)
+    other = dataclasses.replace(flags.settings, **changes.flags)
+    present = [StoredVpa(vpa=one.vpa, pods=[each.pod for each in one.groups or ()])
+               for one in chosen]  # fmt: skip
+    changed = [
+        dataclasses.replace(each, vpa=changes.policy.applied_to(each.vpa)) for each in present
+    ]
+    stored, at, count = histories.result() or (), session.now, counting(flags.settings)
+    usage = usage_of(present, stored, at, count)
+    now = recommended(usage, vpas, at, publishing(flags.settings))
+    if not changes.policy.is_empty:
+        usage = usage_of(changed, stored, at, count)
+    simulated = recommended(usage, [each.vpa for each in changed], at, publishing(other))
+    results = sorted(
+        simulated_numbers(chosen, now, simulated),
+        key=lambda each: (each.namespace, each.name, each.container),
+    )
+    if differing := deviating(chosen, now):
+        reader.note(
+            f"{differing} VPAs have targets that differ from those of their checkpoints by more "
+            "than 5 percent: newer usage, or other flags"
+        )
+    return SimulationList(
+        kind="SimulationList",
+        items=tuple(results),
+        notes=tuple(reader.notes),
+        settings=changes.shown,
+        flags_of=flags.pod or None,
+        totals=totals(results),
+    )
+
+
+def _chosen(facts: Iterator[VpaFacts], session: Session, name: str) -> Iterator[VpaFacts]:
+    """Yield the VPAs that control their pods; a note names the others.
+
+    Raises:
+        ConfigError: there is no VPA with this name.
+    """
+    is_found = not name
+    for each in facts:
+        vpa = each.vpa.metadata
+        if name not in ("", vpa.name):
+            continue
+        is_found = True
+        if each.controlled_by:
+            text = f"VPA {vpa.namespace}/{vpa.name}: VPA {each.controlled_by} controls its pods"
+            session.reader.note(text)
+        else:
+            yield each
+    if not is_found:
+        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
+
+
+def _show(
+    results: Sequence[SimulatedNumbers], arguments: argparse.Namespace, screen: Screen
+) -> None:
+    roomy = screen.width is None or screen.width >= _LEAST_WIDE
+    everywhere = arguments.all_namespaces
+    rows = [dict(_cells(each, everywhere=everywhere, roomy=roomy)) for each in results]
+    screen.table(
+        [Column(heading, right=heading in _RIGHT) for heading in rows[0]],
+        [tuple(row.values()) for row in rows],
+        headings=not arguments.no_headers,
+    )
+
+
+def _cells(result: SimulatedNumbers, *, everywhere: bool, roomy: bool) -> Iterator[tuple[str, str]]:
+    """Yield headings and cells of a row."""
+    resource = result.resource
+    if everywhere and roomy:
+        yield ("NAMESPACE", result.namespace)
+    yield ("VPA", f"{result.namespace}/{result.name}" if everywhere and not roomy else result.name)
+    yield ("CONTAINER", result.container)
+    yield ("RESOURCE", resource)
+    yield ("TARGET", _both(resource, result.target))
+    yield ("CHANGE", percent(result.change))
+    if roomy:
+        yield ("LOWER BOUND", _both(resource, result.lower_bound))
+        yield ("UPPER BOUND", _both(resource, result.upper_bound))
+    yield ("PODS", "-" if result.pods is None else str(result.pods))
+    yield ("ALL PODS", "-" if result.difference is None else _signed(resource, result.difference))
+    yield ("", "")  # the last column may get lines of its own
+
+
+def _both(resource: str, amounts: NowAndSimulated) -> str:
+    """Return ``586m → 613m``, or one amount if both are equal."""
+    now, then = ("none" if each is None else short(resource, each)
+                 for each in (amounts.now, amounts.simulated))  # fmt: skip
+    return now if now == then else f"{now} → {then}"
+
+
+def _signed(resource: str, difference: str) -> str:
+    amount = short(resource, difference.removeprefix("-"))
+    if amount == "0":
+        return "0"
+    return f"{'-' if difference.startswith('-') else '+'}{amount}"
+
+
+def _sum(total: SimulatedTotal) -> str:
+    """Return the sum over all pods in words."""
+    resource = total.resource
+    amount = short(resource, total.difference.removeprefix("-"))
+    targets = _both(resource, NowAndSimulated(now=total.now, simulated=total.simulated))
+    text = f"{resource} of all pods: {targets}"
+    if total.now == total.simulated:
+        return f"{text}, unchanged"
+    effect = "would be given back" if total.difference.startswith("-") else "more would be needed"
+    return f"{text} ({percent(total.change)}): {amount} {effect}"
