@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from common.flags import boolean, groups, meaning
+from common.flags import add_flag, groups, meaning
 from recommender.sources.usage_source_settings import (
     HISTORY_QUERIES,
     PROMETHEUS,
@@ -25,18 +25,9 @@ def add_prometheus(parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group(title)
         for field in _fields(title):
             has_default = field.name != _ADDRESS
-            bare: dict[str, Any] = (
-                {"nargs": "?", "const": True} if field.metadata["parse"] is boolean else {}
-            )
-            group.add_argument(
-                field.metadata["flag"],
-                dest=field.name,
-                type=field.metadata["parse"],
-                default=field.default if has_default else "",
-                metavar=field.metadata["metavar"],
-                help=(meaning(field) if has_default else field.metadata["help"]).replace("%", "%%"),
-                **bare,
-            )
+            default = field.default if has_default else ""
+            text = meaning(field) if has_default else field.metadata["help"]
+            add_flag(group, field, default=default, help=text)
 
 
 def prometheus_settings(arguments: argparse.Namespace) -> UsageSourceSettings:

@@ -5,7 +5,7 @@ import enum
 from collections.abc import Sequence
 
 from common.errors import ConfigError, VpaError
-from common.flags import number
+from common.flags import argument_type, number
 from common.kube import config
 from common.runtime.clock import SystemClock
 from kubectl_vpa.arguments import ExitCode, Format, add_output, add_scope
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{resource}-price",
             metavar="PRICE",
-            type=_price,
+            type=argument_type(number(least=0)),
             help=f"Calculate costs with this price of a {unit} for an hour.",
         )
     group.add_argument(
@@ -198,13 +198,6 @@ def _prices(arguments: argparse.Namespace) -> Prices | None:
     if cpu is None and memory is None:
         return None
     return Prices(cpu=cpu, memory=memory, currency=arguments.currency)
-
-
-def _price(text: str) -> float:
-    try:
-        return number(least=0)(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _print(report: Report, arguments: argparse.Namespace, screen: Screen) -> None:

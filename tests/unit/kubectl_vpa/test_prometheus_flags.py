@@ -59,3 +59,9 @@ def test_values_are_parsed_as_those_of_the_recommender() -> None:
 def test_a_wrong_duration_is_named(argument: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         parsed(argument)
+
+
+def test_a_wrong_boolean_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--prometheus-insecure=maybe")
+    assert "--prometheus-insecure: not true or false: 'maybe'" in capsys.readouterr().err
