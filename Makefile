@@ -129,7 +129,7 @@ bench-history: venv ## history from Prometheus of up to 15,000 VPAs: time, CPU, 
 	@$(PY) -m benchmarks.history $(BENCH)
 
 # Options: make bench-cli BENCH='--vpas=1000 --pods=10000 --rounds=1 -o json'
-bench-cli: venv ## kubectl vpa status -A with 5,000 VPAs and 50,000 pods: time and memory
+bench-cli: venv ## kubectl vpa status and report -A with 5,000 VPAs and 50,000 pods: time and memory
 	@$(PY) -m benchmarks.cli $(BENCH)
 
 # Options: make fuzz-admission BENCH='--count=10000 --seed=7'

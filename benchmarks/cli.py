@@ -1,4 +1,4 @@
-"""Benchmark of ``kubectl vpa status -A``: ``make bench-cli``.
+"""Benchmark of ``kubectl vpa status -A`` and ``report -A``: ``make bench-cli``.
 
 The program and the load mode of the sandbox, which answers with prepared bytes, are separate
 processes on the same machine.
@@ -17,11 +17,12 @@ from pathlib import Path
 from benchmarks.load_world import TooSlowError, load_mode, machine
 
 BARS = {"seconds": 10.0, "MiB": 300.0}
+COMMANDS = (("status", "table"), ("status", "json"), ("report", "table"), ("report", "html"))
 
 
-def measure(kubeconfig: Path, output: str) -> dict[str, float]:
-    """Run the command once; return its duration, CPU time and peak memory."""
-    command = ("-m", "kubectl_vpa", "status", "-A", "-o", output, f"--kubeconfig={kubeconfig}")
+def measure(kubeconfig: Path, name: str, output: str) -> dict[str, float]:
+    """Run a command once; return its duration, CPU time and peak memory."""
+    command = ("-m", "kubectl_vpa", name, "-A", "-o", output, f"--kubeconfig={kubeconfig}")
     began = time.perf_counter()
     process = subprocess.Popen((sys.executable, "-P", *command), stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -40,7 +41,7 @@ def measure(kubeconfig: Path, output: str) -> dict[str, float]:
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Benchmark kubectl vpa status -A.")
+    parser = argparse.ArgumentParser(description="Benchmark kubectl vpa status and report.")
     parser.add_argument("--vpas", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -50,8 +51,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, load_mode(Path(folder), *size) as load:
         try:
             rounds = {
-                name: [measure(load.kubeconfig, name) for _ in range(asked.rounds)]
-                for name in ("table", "json")
+                f"{name} -o {output}": [
+                    measure(load.kubeconfig, name, output) for _ in range(asked.rounds)
+                ]
+                for name, output in COMMANDS
             }
         except TooSlowError as error:
             print(f"bench-cli: {error}", file=sys.stderr)
@@ -60,11 +63,11 @@ def main() -> int:
         print(json.dumps({"machine": machine(), "rounds": rounds}, indent=2))
         return 0
     print(machine(rich="rich"))
-    print(f"status -A with {asked.vpas} VPAs and {asked.pods} pods; medians of {asked.rounds} runs")
+    print(f"-A with {asked.vpas} VPAs and {asked.pods} pods; medians of {asked.rounds} runs")
     for name, runs in rounds.items():
         middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         print(
-            f"-o {name:<6} {middle['seconds']:5.1f} s (bar {BARS['seconds']:.0f}), "
+            f"{name:<16} {middle['seconds']:5.1f} s (bar {BARS['seconds']:.0f}), "
             f"{middle['CPU seconds']:5.1f} s of CPU, "
             f"{middle['MiB']:4.0f} MiB (bar {BARS['MiB']:.0f}), {middle['lines']:.0f} lines"
         )

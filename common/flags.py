@@ -319,12 +319,20 @@ class _FlagParser(argparse.ArgumentParser):
 def _add(
     group: argparse._ArgumentGroup, field: dataclasses.Field[Any], environ: Mapping[str, str]
 ) -> None:
-    name, parse, metavar, short, env, alias = (
-        field.metadata[key] for key in ("flag", "parse", "metavar", "short", "env", "alias")
-    )
-    default = field.default
+    env, default = field.metadata["env"], field.default
     if env and environ.get(env):
+        parse = field.metadata["parse"]
         default = argument_type(parse, f"environment variable {env}")(environ[env])
+    add_flag(group, field, default=default, help=meaning(field))
+
+
+def add_flag(
+    group: argparse._ArgumentGroup, field: dataclasses.Field[Any], *, default: Any, help: str
+) -> None:
+    """Add the flag of a settings class to a parser, with this default and help text."""
+    name, parse, metavar, short, alias = (
+        field.metadata[key] for key in ("flag", "parse", "metavar", "short", "alias")
+    )
     bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
     if alias:
         bare["action"] = _Aliased
@@ -334,7 +342,7 @@ def _add(
         type=argument_type(parse),
         default=default,
         metavar=metavar,
-        help=meaning(field).replace("%", "%%"),
+        help=help.replace("%", "%%"),
         **bare,
     )
 

@@ -13,6 +13,11 @@ class Format(enum.StrEnum):
     YAML = "yaml"
     CSV = "csv"
     NAME = "name"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+_LIST_FORMATS = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV, Format.NAME)
 
 
 class ExitCode(enum.IntEnum):
@@ -33,8 +38,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_scope(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that choose namespaces and VPAs."""
+def add_scope(parser: argparse.ArgumentParser, *, selects: str = "Use VPAs") -> None:
+    """Add the arguments that choose namespaces and, by labels, what ``selects`` names."""
     group = parser.add_argument_group("scope")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
@@ -43,7 +48,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     which.add_argument("-A", "--all-namespaces", action="store_true", help="Use all namespaces.")
     group.add_argument(
-        "-l", "--selector", metavar="SELECTOR", default="", help="Use VPAs with these labels."
+        "-l", "--selector", metavar="SELECTOR", default="", help=f"{selects} with these labels."
     )
 
 
@@ -55,7 +60,7 @@ def add_vpa(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, formats: tuple[Format, ...] = tuple(Format)
+    parser: argparse.ArgumentParser, formats: tuple[Format, ...] = _LIST_FORMATS
 ) -> None:
     """Add the arguments that choose the form of the output; the first format is the default."""
     group = parser.add_argument_group("output")

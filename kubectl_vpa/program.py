@@ -20,12 +20,13 @@ from kubectl_vpa.commands import (
     export,
     history,
     plan,
+    report,
     simulate,
     status,
     top,
     why,
 )
-from kubectl_vpa.commands.session import PROGRAM
+from kubectl_vpa.commands.session import PROGRAM, first_error
 from kubectl_vpa.output.screen import Screen
 
 _GARBAGE = 50_000  # objects; the default of 700 doubles the CPU time of large lists
@@ -54,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     history,
     explain,
     simulate,
+    report,
 )
 
 
@@ -89,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseExceptionGroup as group:
         if (expected := group.subgroup(VpaError)) is None:
             raise
-        return _failed(screen, _first(expected))
+        return _failed(screen, first_error(expected))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of the output has ended, such as head
@@ -113,7 +115,3 @@ def _complete(words: Sequence[str], screen: Screen) -> ExitCode:
 def _failed(screen: Screen, error: BaseException) -> ExitCode:
     screen.error(str(error))
     return ExitCode.FAILED
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -51,6 +51,23 @@ async def load(
     return await file.load(files, context=context)
 
 
+async def contexts(
+    kubeconfig: str, *, environ: Mapping[str, str] = os.environ, default: str = ""
+) -> tuple[tuple[str, ...], str]:
+    """Return the names of all contexts, and that of the current one; none in a pod.
+
+    Raises:
+        ConfigError: a file is missing or broken.
+    """
+    pod = runs_in_pod(environ)
+    files = kubeconfig_files(kubeconfig, "", environ=environ, pod=pod, default=default)
+    if not files:
+        return (), ""
+    from common.kube import kubeconfig as file  # noqa: PLC0415 - as in ``load``
+
+    return await asyncio.to_thread(file.contexts, files)
+
+
 def kubeconfig_files(
     kubeconfig: str, context: str, *, environ: Mapping[str, str], pod: bool, default: str
 ) -> tuple[str, ...]:

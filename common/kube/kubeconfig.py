@@ -59,7 +59,7 @@ async def load(files: Sequence[str], *, context: str = "") -> Connection:
         ConfigError: a file is broken, or none exists.
     """
     read = _reader(files, context)
-    source = f"kubeconfig {os.pathsep.join(files)}"
+    source = _source(files)
     try:
         configuration, loader = await read()
         return _connection(configuration, loader, read)
@@ -82,8 +82,46 @@ def _missing(error: FileNotFoundError, files: Sequence[str]) -> str:
     return f"no such file: {error.filename}"
 
 
+def contexts(files: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return the names of all contexts of the merged files, and that of the current one or "".
+
+    Raises:
+        ConfigError: a file is broken, or none exists.
+    """
+    try:
+        merged = _joined(_paths(files))
+        return tuple(str(each["name"]) for each in merged["contexts"]), merged["current-context"]
+    except FileNotFoundError as error:
+        raise ConfigError(f"{_source(files)}: {_missing(error, files)}") from error
+    except _UNUSABLE as error:
+        raise ConfigError(f"{_source(files)}: {one_line(error)}") from error
+
+
+def _source(files: Sequence[str]) -> str:
+    return f"kubeconfig {os.pathsep.join(files)}"
+
+
+def _paths(files: Sequence[str]) -> list[Path]:
+    return [Path(file).expanduser().absolute() for file in files]
+
+
 def _merged(files: Sequence[Path], context: str) -> dict[str, Any]:
-    """Return the content of the files that exist, merged as kubectl does.
+    """Return the joined content of the files with a context: the given one, else the current one.
+
+    Raises:
+        FileNotFoundError: no file exists.
+    """
+    merged = _joined(files)
+    context = context or merged["current-context"]
+    if not context:
+        raise ValueError("no current-context, and no --context")
+    merged["current-context"] = context
+    merged["users"].append({"name": _NO_USER, "user": {}})
+    return merged
+
+
+def _joined(files: Sequence[Path]) -> dict[str, Any]:
+    """Return the content of the files that exist, joined as kubectl does.
 
     A name of a cluster, context or user belongs to the first file that has it, and the first file
     that sets ``current-context`` wins. Paths are relative to their file.
@@ -94,19 +132,18 @@ def _merged(files: Sequence[Path], context: str) -> dict[str, Any]:
     Raises:
         FileNotFoundError: no file exists.
     """
-    merged: dict[str, Any] = {kind: [] for kind in _KINDS}
+    joined: dict[str, Any] = {kind: [] for kind in _KINDS}
+    joined["current-context"] = ""
     existing = [file for file in files if file.exists()] or files[:1]
     for file in existing:
         content = _content(file)
         for kind in _KINDS:
-            taken = {entry["name"] for entry in merged[kind]}
-            merged[kind] += [entry for entry in content[kind] if entry["name"] not in taken]
-        context = context or content.get("current-context") or ""
-    if not context:
-        raise ValueError("no current-context, and no --context")
-    merged["current-context"] = context
-    merged["users"].append({"name": _NO_USER, "user": {}})
-    return merged
+            taken = {entry["name"] for entry in joined[kind]}
+            joined[kind] += [entry for entry in content[kind] if entry["name"] not in taken]
+        joined["current-context"] = (
+            joined["current-context"] or content.get("current-context") or ""
+        )
+    return joined
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -144,7 +181,7 @@ def _resolve_paths(settings: dict[str, Any], folder: Path) -> None:
 
 
 def _reader(files: Sequence[str], context: str) -> Load:
-    paths = [Path(file).expanduser().absolute() for file in files]
+    paths = _paths(files)
     chosen = context
 
     async def read() -> tuple[Configuration, Any]:

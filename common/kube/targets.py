@@ -195,7 +195,7 @@ class Targets:
         if known is not None and known[0] is found:
             return known[1]
         try:
-            selector = _own_selector(found)
+            selector = own_selector(found)
         except LabelSelectorError as error:
             raise TargetError(str(error)) from error
         if len(self._selectors) >= _MOST_SELECTORS:
@@ -270,7 +270,12 @@ class Targets:
         return Absent() if found is None else Found(found.metadata.owner_references)
 
 
-def _own_selector(found: Workload | CronJob | ReplicationController) -> Selector:
+def own_selector(found: Workload | CronJob | ReplicationController) -> Selector:
+    """Return the selector in a controller's own fields.
+
+    Raises:
+        LabelSelectorError: it is malformed.
+    """
     if isinstance(found, CronJob):
         return from_map(found.spec.job_template.spec.template.metadata.labels)
     if isinstance(found, ReplicationController):

@@ -97,7 +97,7 @@ async def read_fleet(reader: Reader, *, label_selector: str = "") -> Fleet:
         budgets = group.create_task(reader.list(BUDGETS))
         limit_ranges = group.create_task(reader.list(LIMIT_RANGES))
     every, found = vpas.result() or (), pods.result()
-    owners = await _read_owners(reader, every, found)
+    owners = await read_owners(reader, every, found)
     return Fleet(
         vpas=selected.result() or (),
         pods=found,
@@ -106,15 +106,15 @@ async def read_fleet(reader: Reader, *, label_selector: str = "") -> Fleet:
         controlled_by=controlled_by_others(every),
         hpas=hpas_by_target(hpas.result() or ()),
         hpas_seen=hpas.result() is not None,
-        budgets=_by_namespace(budgets.result() or ()),
+        budgets=by_namespace(budgets.result() or ()),
         limit_ranges={
             namespace: tuple(each.spec for each in found_there)
-            for namespace, found_there in _by_namespace(limit_ranges.result() or ()).items()
+            for namespace, found_there in by_namespace(limit_ranges.result() or ()).items()
         },
     )
 
 
-async def _read_owners(
+async def read_owners(
     reader: Reader, vpas: Iterable[VerticalPodAutoscaler], pods: PodGroups | None
 ) -> Owners:
     """Read the owners of the objects that own pods; only the kinds that occur.
@@ -153,7 +153,8 @@ def _metadata_of(endpoint: Endpoint[Any]) -> Endpoint[OwnedObject]:
     )
 
 
-def _by_namespace(objects: Iterable[T]) -> Mapping[str, Sequence[T]]:
+def by_namespace(objects: Iterable[T]) -> Mapping[str, Sequence[T]]:
+    """Return namespaced objects by their namespace."""
     found: dict[str, list[T]] = {}
     for each in objects:
         found.setdefault(each.metadata.namespace, []).append(each)

@@ -66,15 +66,22 @@ class Reader:
         begin: Callable[[], F],
         take: Callable[[F, Sequence[T]], None],
         *,
+        label_selector: str = "",
         field_selector: str = "",
+        needed: bool = False,
     ) -> F | None:
         """Pass all objects to ``take``, page by page, with a value that ``begin`` makes.
 
         Nothing but this value is kept of them. None with a note if the list is refused.
+
+        Raises:
+            KubeError: the list is ``needed`` and was refused, or the API server is unreachable.
         """
         path = endpoint.collection(self.namespace)
         accept = METADATA_LIST if endpoint.metadata_only else ""
         query: Query = {"limit": _PAGE}
+        if label_selector:
+            query = {**query, "labelSelector": label_selector}
         if field_selector:
             query = {**query, "fieldSelector": field_selector}
 
@@ -99,9 +106,9 @@ class Reader:
                 listing = await fold_pages(endpoint, path, fetch, taken)
             except GoneError as error:
                 if attempt == _RESTARTS:
-                    self._missed(endpoint, error)
+                    self._missed(endpoint, error, needed=needed)
             except (KubeError, DecodeError) as error:
-                self._missed(endpoint, error)
+                self._missed(endpoint, error, needed=needed)
                 return None
             else:
                 self._undecodable(endpoint, listing.undecodable)

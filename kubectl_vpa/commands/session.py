@@ -17,7 +17,7 @@ from kubectl_vpa.output.screen import Screen
 
 PROGRAM = "kubectl-vpa"
 
-_KUBECTLS_CONFIG = "~/.kube/config"
+KUBECTLS_CONFIG = "~/.kube/config"
 _QPS, _BURST = 50.0, 300.0  # as kubectl
 _NAMESPACE_OF_POD = config.SERVICE_ACCOUNT / "namespace"
 
@@ -42,9 +42,7 @@ async def connected(
     Raises:
         ConfigError: there is no usable kubeconfig.
     """
-    connection = await config.load(
-        arguments.kubeconfig, arguments.context, default=_KUBECTLS_CONFIG
-    )
+    connection = await config.load(arguments.kubeconfig, arguments.context, default=KUBECTLS_CONFIG)
     everywhere = all_namespaces or getattr(arguments, "all_namespaces", False)
     asked = getattr(arguments, "namespace", "")
     namespace = asked or connection.namespace or _own_namespace() or "default"
@@ -59,6 +57,11 @@ async def connected(
             now=SystemClock().now(),
             namespace=namespace,
         )
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error of a group, or the error itself."""
+    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _own_namespace() -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import ConfigError
-from common.flags import argument_type, boolean, groups, show
+from common.flags import add_flag, argument_type, groups, show
 from kubectl_vpa.arguments import (
     ExitCode,
     Format,
@@ -64,17 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for title, fields in groups(RecommendationFlags).items():
         group = parser.add_argument_group(f"{title} (the recommender's flags)")
         for each in fields:
-            parse = each.metadata["parse"]
-            bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
-            group.add_argument(
-                each.metadata["flag"],
-                dest=each.name,
-                type=argument_type(parse),
-                default=argparse.SUPPRESS,
-                metavar=each.metadata["metavar"],
-                help=each.metadata["help"].replace("%", "%%"),
-                **bare,
-            )
+            add_flag(group, each, default=argparse.SUPPRESS, help=each.metadata["help"])
     group = parser.add_argument_group("Policies of all containers")
     for flag, parse, metavar, text in (
         ("--min-allowed", bounds, "AMOUNTS", "Set minAllowed, such as cpu=100m,memory=1Gi."),

@@ -85,6 +85,18 @@ def controlled_by_others(vpas: Iterable[VerticalPodAutoscaler]) -> Mapping[tuple
     return found
 
 
+def vpas_by_target(
+    vpas: Iterable[VerticalPodAutoscaler],
+) -> Mapping[TargetKey, VerticalPodAutoscaler]:
+    """Return the VPA of each target: the one that controls its pods, else the first of mode Off."""
+    found: dict[TargetKey, VerticalPodAutoscaler] = {}
+    for vpa in sorted(vpas, key=lambda each: (not can_control_pods(each), precedence(each))):
+        key = target_key(vpa)
+        if key is not None:
+            found.setdefault(key, vpa)
+    return found
+
+
 def hpas_by_target(
     hpas: Iterable[HorizontalPodAutoscaler],
 ) -> Mapping[TargetKey, Sequence[HorizontalPodAutoscaler]]:

@@ -20,6 +20,9 @@ _Amounts: TypeAlias = tuple[tuple[str, QuantityJson], ...]
 _Signature: TypeAlias = tuple[object, ...]
 _ENDED = ("Succeeded", "Failed")
 
+BARE = "Pod"
+"""The kind of the group of a pod without a controller."""
+
 
 @dataclass(slots=True)
 class PodGroup:
@@ -48,8 +51,12 @@ class PodGroup:
 
 @dataclass(slots=True)
 class PodGroups:
-    """All pods that were read, in groups by their direct controller."""
+    """All pods that were read, in groups by their direct controller.
 
+    With ``keeps_bare`` a pod without a controller is a group of its own, of the kind Pod.
+    """
+
+    keeps_bare: bool = False
     groups: dict[tuple[TargetKey, _Signature], PodGroup] = field(default_factory=dict)
     without_controller: list[tuple[str, str]] = field(default_factory=list)  # namespace, name
     pods: int = 0
@@ -64,7 +71,9 @@ class PodGroups:
             controller = controller_of(meta)
             if controller is None:
                 self.without_controller.append((meta.namespace, meta.name))
-                continue
+                if not self.keeps_bare:
+                    continue
+                controller = Controller(meta.namespace, BARE, meta.name)
             resize = resize_status(pod)
             key = (controller.key, _signature(pod, resize))
             group = self.groups.get(key)
@@ -76,7 +85,7 @@ class PodGroups:
         """Return the groups by the topmost known owner of their pods."""
         found: dict[TargetKey, list[PodGroup]] = {}
         for group in self.groups.values():
-            found.setdefault(owners.topmost(group.controller.key), []).append(group)
+            found.setdefault(owners.above(group.controller).key, []).append(group)
         return found
 
 
@@ -84,7 +93,7 @@ class Owners:
     """The controllers of the controllers that were read."""
 
     def __init__(self) -> None:
-        self._controllers: dict[TargetKey, TargetKey] = {}
+        self._controllers: dict[TargetKey, Controller] = {}
 
     def add(self, kind: str, objects: Iterable[OwnedObject]) -> None:
         """Add the controllers of objects of one kind."""
@@ -92,15 +101,19 @@ class Owners:
             controller = controller_of(each.metadata)
             if controller is not None:
                 key = (each.metadata.namespace, kind, each.metadata.name)
-                self._controllers[key] = controller.key
+                self._controllers[key] = controller
 
     def topmost(self, key: TargetKey) -> TargetKey:
-        """Return the last owner above an object; a cycle ends the walk."""
-        visited = {key}
-        while (above := self._controllers.get(key)) is not None and above not in visited:
-            visited.add(above)
-            key = above
-        return key
+        """Return the key of the last owner above an object."""
+        return self.above(Controller(*key)).key
+
+    def above(self, controller: Controller) -> Controller:
+        """Return the last owner above a controller, or itself; a cycle ends the walk."""
+        visited = {controller.key}
+        while (owner := self._controllers.get(controller.key)) and owner.key not in visited:
+            visited.add(owner.key)
+            controller = owner
+        return controller
 
 
 def _signature(pod: Pod, resize: ResizeStatus) -> _Signature:

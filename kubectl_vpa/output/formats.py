@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,9 +44,17 @@ def dump_yaml(content: Any) -> str:
     return text
 
 
-def as_csv(items: Sequence[Result | Mapping[str, object]], *, headings: bool) -> str:
-    """Return CSV; nested fields are columns such as ``cpu.request``."""
+def as_csv(
+    items: Sequence[Result | Mapping[str, object]],
+    *,
+    headings: bool,
+    without: Collection[str] = (),
+) -> str:
+    """Return CSV without some fields; nested fields are columns such as ``cpu.request``."""
     rows = [_flat(msgspec.to_builtins(item)) for item in items]
+    for row in rows:
+        for name in without:
+            del row[name]
     written = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(written, names, lineterminator="\n")

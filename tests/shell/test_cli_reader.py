@@ -64,6 +64,15 @@ async def test_a_kind_that_is_not_served_is_a_note(api: FakeApi) -> None:
     assert await fold(api) == (None, ["pods in shop: the cluster doesn't serve them"])
 
 
+async def test_a_needed_list_that_is_read_in_pages_raises(api: FakeApi) -> None:
+    api.on(ALL, status(403, "Forbidden"))
+    async with api.client() as client:
+        reader = Reader(client=client, namespace="shop")
+        with pytest.raises(ForbiddenError):
+            await reader.fold(PODS, list[str], add, label_selector="app=web", needed=True)
+    assert [each.query["labelSelector"] for each in api.requests] == ["app=web"]
+
+
 async def test_a_list_that_is_needed_raises(api: FakeApi) -> None:
     api.on("GET /apis/autoscaling.k8s.io/v1/verticalpodautoscalers", status(403, "Forbidden"))
     async with api.client() as client:

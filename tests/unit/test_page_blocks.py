@@ -89,6 +89,8 @@ NOT_RUN = {
         "pip install '.[cli]'": "installs a program; make release-check does so",
         "kubectl vpa completion kubectl >~/.local/bin/kubectl_complete-vpa": CLI,
         "kubectl vpa simulate -n shop --target-cpu-percentile=0.99 --max-allowed=memory=300Mi": CLI,
+        "kubectl -n monitoring port-forward svc/prometheus-operated 9090 &": CLI,
+        "kubectl vpa report -A -o html >report.html": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,
         "kubectl vpa export -n shop --as kustomize >recommendations/kustomization.yaml": CLI,
         'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'

@@ -15,10 +15,13 @@ from kubectl_vpa.results import (
     HistoryResult,
     PlanResult,
     RecommendationResult,
+    Report,
+    ReportTotal,
     SimulatedNumbers,
     StatusReason,
     UsageResult,
     VpaResult,
+    WorkloadReport,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -53,6 +56,9 @@ FIELDS = [
         ("a computed container", ComputedContainer),
         ("a computed resource", ComputedResource),
         ("simulated numbers", SimulatedNumbers),
+        ("a report", Report),
+        ("a workload", WorkloadReport),
+        ("a sum", ReportTotal),
     )
     for field in result.__struct_encode_fields__
 ]

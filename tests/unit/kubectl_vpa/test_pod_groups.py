@@ -61,6 +61,14 @@ def test_pods_without_a_controller_are_listed() -> None:
     assert (groups.without_controller, counts(groups)) == ([("default", "by-hand")], [])
 
 
+def test_pods_without_a_controller_can_be_groups_of_their_own() -> None:
+    groups = PodGroups(keeps_bare=True)
+    groups.add([builders.pod("one", owner=None), builders.pod("two", owner=None), pod("a")])
+    keys = {group.controller.key for group in groups.groups.values()}
+    assert {("default", "Pod", "one"), ("default", "Pod", "two")} < keys
+    assert counts(groups) == [1, 1, 1]
+
+
 def owned(name: str, kind: str, owner: str) -> OwnedObject:
     reference = Owner(api_version="apps/v1", kind=kind, name=owner, controller=True)
     meta = OwnedMeta(name=name, namespace="default", owner_references=(reference,))

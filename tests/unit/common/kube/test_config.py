@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from common.errors import ConfigError
 from common.kube import kubeconfig
 from common.kube.client import KubeClient
-from common.kube.config import in_pod, kubeconfig_files, load, runs_in_pod
+from common.kube.config import contexts, in_pod, kubeconfig_files, load, runs_in_pod
 from common.kube.endpoints import PODS
 from fake_api import FakeApi, Reply, named, status
 from sandbox import virtual_time
@@ -364,6 +364,22 @@ async def test_a_broken_file_among_several_is_an_error(tmp_path: Path) -> None:
     broken.write_text("{")
     with pytest.raises(ConfigError, match="not YAML"):
         await merged(one_context(tmp_path, "it"), str(broken))
+
+
+async def test_all_contexts_and_the_current_one(tmp_path: Path) -> None:
+    first = one_context(tmp_path / "1", "first", current=False)
+    second = one_context(tmp_path / "2", "second")
+    environ = {"KUBECONFIG": f"{first}:{second}"}
+    assert await contexts("", environ=environ) == (("first", "second"), "second")
+    assert await contexts(first, environ=environ) == (("first",), "")
+
+
+async def test_contexts_of_an_invalid_kubeconfig_are_a_one_line_error(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("{")
+    for file, want in ((broken, "not YAML"), (tmp_path / "none", "no such file")):
+        with pytest.raises(ConfigError, match=rf"^kubeconfig {file}: {want}[^\n]*$"):
+            await contexts(str(file))
 
 
 async def test_credentials_are_renewed_from_the_same_context(tmp_path: Path) -> None:
