@@ -33,8 +33,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_scope(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that choose namespaces and VPAs."""
+def add_scope(parser: argparse.ArgumentParser, *, selected: str = "VPAs") -> None:
+    """Add the arguments that choose namespaces and objects with labels."""
     group = parser.add_argument_group("scope")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
@@ -43,14 +43,24 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     which.add_argument("-A", "--all-namespaces", action="store_true", help="Use all namespaces.")
     group.add_argument(
-        "-l", "--selector", metavar="SELECTOR", default="", help="Use VPAs with these labels."
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        default="",
+        help=f"Use {selected} with these labels.",
     )
 
 
 def add_output(
-    parser: argparse.ArgumentParser, formats: tuple[Format, ...] = tuple(Format)
+    parser: argparse.ArgumentParser,
+    formats: tuple[Format, ...] = tuple(Format),
+    *,
+    tables: bool = True,
 ) -> None:
-    """Add the arguments that choose the form of the output; the first format is the default."""
+    """Add the arguments that choose the form of the output; the first format is the default.
+
+    ``tables``: some format has headings.
+    """
     group = parser.add_argument_group("output")
     group.add_argument(
         "-o",
@@ -61,4 +71,5 @@ def add_output(
         default=formats[0],
         help=f"Print {', '.join(formats)}. Default: {formats[0]}.",
     )
-    group.add_argument("--no-headers", action="store_true", help="Print no headings.")
+    if tables:
+        group.add_argument("--no-headers", action="store_true", help="Print no headings.")

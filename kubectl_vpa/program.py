@@ -13,7 +13,7 @@ from common.errors import VpaError
 from common.version import version
 from kubectl_vpa import completion as candidates_of
 from kubectl_vpa.arguments import ExitCode
-from kubectl_vpa.commands import completion, doctor, export, status, why
+from kubectl_vpa.commands import completion, create, doctor, export, status, why
 from kubectl_vpa.commands.session import PROGRAM
 from kubectl_vpa.output.screen import Screen
 
@@ -32,7 +32,7 @@ class Command(Protocol):
     async def run(self, arguments: argparse.Namespace, screen: Screen, /) -> int: ...
 
 
-COMMANDS: tuple[Command, ...] = (status, why, doctor, export, completion)
+COMMANDS: tuple[Command, ...] = (status, why, doctor, export, completion, create)
 
 
 def new_parser() -> argparse.ArgumentParser:

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from cli_program import run_cli
+from common.kube.endpoints import HPAS
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import ADMISSION, UPDATER
 from e2e.pods import LARGE
-from kubectl_vpa.cluster.fleet import HPAS
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
