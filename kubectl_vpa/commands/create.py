@@ -163,7 +163,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     if not creates:
         _print(new, arguments, screen)
     if not new:
-        screen.notes(("every workload has a VPA, or is excluded",), about="nothing to create")
+        screen.notes(("no workload without a VPA was found",), about="nothing to create")
     screen.notes(failed, about="not created")
     screen.notes(session.reader.notes)
     return ExitCode.FAILED if failed else ExitCode.OK

@@ -79,7 +79,7 @@ def skip_message(skipped: SkippedWorkload) -> str:
         case SkipReason.HAS_VPA:
             why = f"VPA {skipped.other} targets it already"
         case SkipReason.OWNED_BY_CUSTOM_KIND:
-            why = f"{skipped.other} owns it; create a VPA for the owner or for it by hand"
+            why = f"{skipped.other} owns it, so create a VPA by hand"
         case SkipReason.EXCLUDED:
             why = f"it has the label {ENABLE}={EXCLUDED}"
         case SkipReason.NO_FREE_NAME:
