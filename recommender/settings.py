@@ -21,6 +21,7 @@ from recommender.model.aggregates import AggregationRules, HalfLives
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
+_DEFAULT = "default"  # the recommender of VPAs that name none
 _MIN_CHECKPOINTS = 10
 
 
@@ -33,7 +34,7 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
 
     recommender_name: str = flag(
         "--recommender-name",
-        default="default",
+        default=_DEFAULT,
         parse=str,
         group="General",
         metavar="NAME",
@@ -61,6 +62,15 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
         group="General",
         metavar="COUNT",
         help="Write up to this number of VPA statuses, and as many checkpoints, at the same time.",
+    )
+    namespace_vpas: bool = flag(
+        "--namespace-vpas",
+        default=False,
+        parse=boolean,
+        group="General",
+        help="Create VPAs for the workloads of namespaces with the label "
+        "vpa.autoscaling/enable=true, by the annotations of the namespace. Needs more permissions: "
+        "see deploy/components/namespace-vpas.",
     )
     margin_fraction: float = flag(
         "--recommendation-margin-fraction",
@@ -298,6 +308,11 @@ class RecommenderSettings(CommonSettings, LeaderElectionSettings, UsageSourceSet
         """
         CommonSettings.__post_init__(self)
         UsageSourceSettings.__post_init__(self)
+        if self.namespace_vpas and self.recommender_name != _DEFAULT:
+            raise ConfigError(
+                f"--namespace-vpas needs --recommender-name={_DEFAULT}, which handles "
+                "the VPAs that it creates"
+            )
         for rounding, unit, cap, most in (
             (
                 "--round-cpu-millicores",
