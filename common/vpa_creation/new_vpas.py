@@ -192,7 +192,7 @@ def _vpa(
 def _free_name(
     pattern: str, workload: Controller, taken: Collection[tuple[str, str]]
 ) -> str | None:
-    """Return a name that no VPA of the namespace has; each attempt tells more about the target."""
+    """Return a name that no VPA of the namespace has; the first is the plain one."""
     plain = _named(pattern, workload)
     kind = workload.kind.lower()
     digest = hashlib.sha256(f"{workload.kind}/{workload.name}".encode()).hexdigest()[:8]

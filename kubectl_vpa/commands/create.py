@@ -160,8 +160,8 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.notes(filter(None, map(conflict_message, new)), about="warning")
         if creates:
             failed = await _create(session, new, dry_run=arguments.dry_run is DryRun.SERVER)
-    if not creates:
-        _print(new, arguments, screen)
+        else:
+            _print(new, session, arguments)
     if not new:
         screen.notes(("no workload without a VPA was found",), about="nothing to create")
     screen.notes(failed, about="not created")
@@ -219,10 +219,11 @@ async def _create(session: Session, new: Sequence[NewVpa], *, dry_run: bool) -> 
     return failed
 
 
-def _print(new: Sequence[NewVpa], arguments: argparse.Namespace, screen: Screen) -> None:
-    as_json = arguments.output is Format.JSON
+def _print(new: Sequence[NewVpa], session: Session, arguments: argparse.Namespace) -> None:
+    screen, as_json = session.screen, arguments.output is Format.JSON
     if new and not as_json:
-        screen.raw(f"# Undo: kubectl delete vpa -A -l {CREATED_BY}={Creator.COMMAND}\n")
+        scope = "-A" if arguments.all_namespaces else f"-n {session.namespace}"
+        screen.raw(f"# Undo: kubectl delete vpa {scope} -l {CREATED_BY}={Creator.COMMAND}\n")
     screen.raw(formats.as_documents([_manifest(each) for each in new], as_json=as_json))
 
 

@@ -1,7 +1,6 @@
 """``kubectl vpa`` on the real control plane with our components installed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -10,23 +9,9 @@ from cli_program import run_cli
 from common.kube.endpoints import HPAS
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import ADMISSION, UPDATER
-from e2e.pods import LARGE
+from e2e.pods import LARGE, hpa
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
-
-
-def _hpa(name: str) -> dict[str, Any]:
-    """Return an HPA for the Deployment of the same name, on half of the CPU requests."""
-    target = {"type": "Utilization", "averageUtilization": 50}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "minReplicas": 2,
-            "maxReplicas": 3,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
-        },
-    }
 
 
 async def _findings(case: Case, *arguments: str) -> tuple[int, set[tuple[str, str]]]:
@@ -78,7 +63,7 @@ async def test_status_and_an_hpa(case: Case) -> None:
     assert (web["state"], web["reason"], web["podsDue"]) == ("waiting", "next_pod", 2)
     assert (web["cpu"]["request"], web["cpu"]["target"]) == (LARGE["cpu"], "100m")
     assert printed.json["notes"] == []
-    await case.create(HPAS, _hpa("web"))
+    await case.create(HPAS, hpa("web"))
     (web,) = (await run_cli(kubeconfig, *status)).items
     assert (web["state"], web["reason"]) == ("conflicting", "autoscaled_horizontally")
 

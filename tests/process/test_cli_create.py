@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from workloads import NAMESPACE
 pytestmark = needs_kubectl()
 
 CONTAINER = {"name": "app", "image": "registry.example/app"}
+SCREEN = Path(__file__).parent / "screens" / "create-80.txt"
 NO_HPAS = "not seen: horizontalpodautoscalers in shop: the cluster doesn't serve them\n"
 
 
@@ -203,3 +205,11 @@ async def test_usage_errors_name_the_argument(
 ) -> None:
     printed = await run_cli(tmp_path / "none", "create", *arguments)
     assert (printed.code, printed.err) == (2, error)
+
+
+async def test_the_screen_is_as_reviewed(cluster: CliCluster) -> None:
+    printed = await run_cli(cluster.kubeconfig, "create", "-n", NAMESPACE, width=80)
+    shown = printed.err + printed.out
+    if os.environ.get("WRITE_SCREENS"):
+        SCREEN.write_text(shown, encoding="utf-8")
+    assert shown == SCREEN.read_text(encoding="utf-8")
