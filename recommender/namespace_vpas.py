@@ -225,7 +225,11 @@ class NamespaceVpas:
     async def _create(self, new: NewVpa) -> None:
         meta, conflict = new.vpa.metadata, new.conflict
         await self._client.create(VPAS, new.vpa, namespace=meta.namespace)
-        hpa = {} if conflict is None else {"hpa": conflict.hpa, "scales_on": conflict.resources}
+        hpa = (
+            {}
+            if conflict is None
+            else {"hpa": conflict.hpa, "scales_on": ",".join(conflict.resources)}
+        )
         self._done("created", new.vpa, workload=f"{new.workload.kind}/{new.workload.name}", **hpa)
 
     async def _update(self, update: UpdatedVpa) -> None:

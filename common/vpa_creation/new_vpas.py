@@ -66,7 +66,8 @@ class HpaConflict:
 
     hpa: str
     resources: tuple[str, ...]
-    mode_off: bool
+    left: tuple[str, ...]  # the resources that the VPA changes; empty in the mode Off
+    was_off: bool = False  # the policy has the mode Off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +146,19 @@ def beside_hpas(
         return policy, None
     first = next(hpa for hpa in hpas if shared[0] in utilized_resources(hpa))
     rest = tuple(name for name in controlled if name not in shared)
+    if policy.mode is UpdateMode.OFF:
+        fitted, rest = policy, ()
+    elif rest:
+        fitted = replace(policy, controlled_resources=rest)
+    else:
+        fitted = replace(policy, mode=UpdateMode.OFF)
     conflict = HpaConflict(
         hpa=first.metadata.name,
         resources=shared,
-        mode_off=policy.mode is UpdateMode.OFF or not rest,
+        left=rest,
+        was_off=policy.mode is UpdateMode.OFF,
     )
-    if policy.mode is UpdateMode.OFF:
-        return policy, conflict
-    if not rest:
-        return replace(policy, mode=UpdateMode.OFF), conflict
-    return replace(policy, controlled_resources=rest), conflict
+    return fitted, conflict
 
 
 def _skip_reason(candidate: Candidate, vpa: VerticalPodAutoscaler | None) -> SkippedWorkload | None:

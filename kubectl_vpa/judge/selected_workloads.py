@@ -93,14 +93,12 @@ def conflict_message(new: NewVpa) -> str:
     if conflict is None:
         return ""
     shared = " and ".join(conflict.resources)
-    policy = new.vpa.spec.resource_policy
-    entries = (policy.container_policies if policy is not None else None) or ()
-    left = " and ".join(name for each in entries for name in each.controlled_resources or ())
-    outcome = (
-        f"mode Off changes nothing; leave {shared} out before you choose another mode"
-        if conflict.mode_off
-        else f"the VPA controls {left} only"
-    )
+    if conflict.was_off:
+        outcome = f"mode Off changes nothing; leave {shared} out before you choose another mode"
+    elif conflict.left:
+        outcome = f"the VPA controls {' and '.join(conflict.left)} only"
+    else:
+        outcome = "the VPA has mode Off, because it has no other resource"
     return f"{named(new.workload)}: HPA {conflict.hpa} scales on the use of {shared}: {outcome}"
 
 

@@ -1,5 +1,7 @@
 """VPAs for many workloads: by the label of a namespace, and by ``kubectl vpa create``."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +16,16 @@ from role_rules import NAMESPACE_VPAS
 
 _RBAC = NAMESPACE_VPAS / "rbac.yaml"
 _ENABLE = "vpa.autoscaling/enable"
+
+
+@asynccontextmanager
+async def _permitted(case: Case) -> AsyncIterator[None]:
+    """Run a block with the permissions of the component."""
+    await case.cluster.kubectl("apply", "-f", str(_RBAC))
+    try:
+        yield
+    finally:
+        await case.cluster.kubectl("delete", "-f", str(_RBAC))
 
 
 async def _annotate(case: Case, **metadata: Any) -> None:
@@ -35,8 +47,10 @@ async def test_the_label_of_a_namespace_gives_vpas_to_its_workloads(case: Case) 
     await case.deploy("web")
     await case.deploy("api")
     await case.create(HPAS, hpa("api"))
-    await cluster.kubectl("apply", "-f", str(_RBAC))
-    async with cluster.installation.with_arguments(RECOMMENDER, "--namespace-vpas=true"):
+    async with (
+        _permitted(case),
+        cluster.installation.with_arguments(RECOMMENDER, "--namespace-vpas=true"),
+    ):
         await _annotate(
             case,
             labels={_ENABLE: "true"},
@@ -75,7 +89,6 @@ async def test_the_label_of_a_namespace_gives_vpas_to_its_workloads(case: Case) 
             return set(await _specs(case)) == {"web"}
 
         await cluster.wait_for(only_kept, "the VPA with the label is deleted, the other stays")
-    await cluster.kubectl("delete", "-f", str(_RBAC))
 
 
 @pytest.mark.concurrent

@@ -1,6 +1,5 @@
 """``kubectl vpa create`` as a process: what it prints, creates and leaves out."""
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -14,7 +13,7 @@ import yaml
 from cli_cluster import SMALL, CliCluster, cli_cluster
 from cli_program import Printed, run_cli
 from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, STATEFUL_SETS, VPAS, Endpoint
-from kubectl_program import KUBECTL, needs_kubectl
+from kubectl_program import needs_kubectl
 from workloads import NAMESPACE
 
 pytestmark = needs_kubectl()
@@ -65,18 +64,6 @@ async def run(cluster: CliCluster, *arguments: str) -> Printed:
     return await run_cli(cluster.kubeconfig, "create", *arguments)
 
 
-async def kubectl(cluster: CliCluster, *words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(KUBECTL, f"--kubeconfig={cluster.kubeconfig}", *words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
-
-
 async def stored(cluster: CliCluster, namespace: str = "") -> dict[str, Any]:
     found = (await cluster.client.list(VPAS.as_dicts(), namespace=namespace)).items
     return {each["metadata"]["name"]: each for each in found}
@@ -107,7 +94,7 @@ async def test_kubectl_applies_what_it_prints_and_deletes_it_by_the_label(
     arguments = ("--mode", "Initial", "--max-allowed", "cpu=2", "--min-replicas", "1")
     printed = await run(cluster, "-n", NAMESPACE, *arguments)
     (tmp_path / "vpas.yaml").write_text(printed.out)
-    await kubectl(cluster, "apply", "-f", str(tmp_path / "vpas.yaml"))
+    await cluster.kubectl("apply", "-f", str(tmp_path / "vpas.yaml"))
     vpa = (await stored(cluster))["web"]
     assert vpa["spec"] == {
         "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -118,7 +105,7 @@ async def test_kubectl_applies_what_it_prints_and_deletes_it_by_the_label(
     }
     first = printed.out.splitlines()[0]
     assert first.startswith("# Undo: kubectl ")
-    await kubectl(cluster, *first.removeprefix("# Undo: kubectl ").split())
+    await cluster.kubectl(*first.removeprefix("# Undo: kubectl ").split())
     assert list(await stored(cluster)) == ["api"]
 
 
@@ -177,7 +164,7 @@ async def test_a_vpa_that_is_refused_is_named_and_the_others_are_created(
     ]
     file = tmp_path / "patch.json"
     file.write_text(json.dumps(patch))
-    await kubectl(cluster, "patch", definition, "--type=json", f"--patch-file={file}")
+    await cluster.kubectl("patch", definition, "--type=json", f"--patch-file={file}")
     printed = await run(cluster, "-n", NAMESPACE, "--apply")
     assert (printed.code, printed.out) == (1, "VPA shop/web created for Deployment shop/web\n")
     (failed,) = (line for line in printed.err.splitlines() if line.startswith("not created"))

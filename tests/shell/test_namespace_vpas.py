@@ -286,7 +286,9 @@ def managed(version: int = 1, *, by: str = "vpa-recommender") -> Any:
 
 
 @asynccontextmanager
-async def scripted(api: FakeApi, *vpas: Any, namespaces: Reply) -> AsyncIterator[Running]:
+async def scripted(
+    api: FakeApi, *vpas: Any, namespaces: Reply, **settings: Any
+) -> AsyncIterator[Running]:
     """Run a recommender with the controller; the cluster serves no HPAs."""
     prepare(api, verticalpodautoscalers=list(vpas))
     api.on(NAMESPACE_LIST, namespaces)
@@ -297,7 +299,7 @@ async def scripted(api: FakeApi, *vpas: Any, namespaces: Reply) -> AsyncIterator
     ):
         api.on(f"NAMES {endpoint.collection()}", listing())
     api.on(f"GET {endpoints.HPAS.collection()}", status(404, "NotFound"))
-    async with running(api, namespace_vpas=True) as process:
+    async with running(api, namespace_vpas=True, **settings) as process:
         yield process
 
 
@@ -379,3 +381,44 @@ async def test_a_refused_creation_is_counted_and_made_again(
             assert process.sample(name, kind="vpa", reason="Forbidden") == failed
             await process.cycle()
             assert process.sample("vpa_recommender_namespace_vpas_total", action="created") == 1
+
+
+async def test_a_pass_with_stale_caches_does_nothing() -> None:
+    metrics = RecommenderMetrics()
+    async with FakeApi() as api, api.client() as client:
+        informers = Informers(client, namespace="", errors=metrics.object_errors)
+        controller = NamespaceVpas(
+            informers, namespace="", ignored=(), metrics=metrics, clock=FixedClock(START)
+        )
+        await controller.run_once()
+        assert api.requests == []
+
+
+async def test_hpas_take_their_resource_from_the_vpas() -> None:
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    hpa = named("web", spec={"scaleTargetRef": target, "metrics": [metric]})
+    async with FakeApi() as api:
+        api.on(NEW_VPA, Reply(status=201, body=managed()))
+        mode = {"vpa.autoscaling/mode": "Recreate"}
+        async with scripted(api, namespaces=enabled(**mode)) as process:
+            api.on(f"GET {endpoints.HPAS.collection()}", listing(hpa))
+            await process.cycle()
+        (policy,) = api.requests[-1].json()["spec"]["resourcePolicy"]["containerPolicies"]
+        assert policy["controlledResources"] == ["memory"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"ignored_vpa_object_namespaces": ("shop",)}, id="ignored"),
+        pytest.param({"vpa_object_namespace": "other"}, id="not the only one"),
+    ],
+)
+async def test_namespaces_out_of_scope_are_left_as_they_are(settings: dict[str, Any]) -> None:
+    async with FakeApi() as api:
+        api.on(NEW_VPA, Reply(status=201, body=managed()))
+        async with scripted(api, namespaces=enabled(), **settings) as process:
+            await process.cycle()
+        assert NAMESPACE_LIST in api.routes
+        assert NEW_VPA not in api.routes

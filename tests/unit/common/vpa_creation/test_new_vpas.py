@@ -204,9 +204,8 @@ class Beside:
     conflict: HpaConflict | None = None
 
 
-def conflict(*resources: str, mode_off: bool = False) -> HpaConflict:
-    return HpaConflict(hpa="cpu" if "cpu" in resources else "memory", resources=resources,
-                       mode_off=mode_off)  # fmt: skip
+def conflict(*resources: str, left: tuple[str, ...] = (), was_off: bool = False) -> HpaConflict:
+    return HpaConflict(hpa="cpu", resources=resources, left=left, was_off=was_off)
 
 
 BESIDE = [
@@ -214,13 +213,13 @@ BESIDE = [
         id="on the use of cpu: memory is left",
         hpas=[hpa_of("cpu", "cpu")],
         want_controlled=("memory",),
-        conflict=conflict("cpu"),
+        conflict=conflict("cpu", left=("memory",)),
     ),
     Beside(
         id="on the use of both: Off",
         hpas=[hpa_of("cpu", "cpu"), hpa_of("memory", "memory")],
         want_mode="Off",
-        conflict=conflict("cpu", "memory", mode_off=True),
+        conflict=conflict("cpu", "memory"),
     ),
     Beside(
         id="on the only controlled resource: Off",
@@ -228,7 +227,7 @@ BESIDE = [
         controlled=("cpu",),
         want_mode="Off",
         want_controlled=("cpu",),
-        conflict=conflict("cpu", mode_off=True),
+        conflict=conflict("cpu"),
     ),
     Beside(
         id="on a resource that isn't controlled",
@@ -243,7 +242,7 @@ BESIDE = [
         hpas=[hpa_of("cpu", "cpu")],
         mode=UpdateMode.OFF,
         want_mode="Off",
-        conflict=conflict("cpu", mode_off=True),
+        conflict=conflict("cpu", was_off=True),
     ),
 ]
 
