@@ -408,17 +408,26 @@ async def test_hpas_take_their_resource_from_the_vpas() -> None:
         assert policy["controlledResources"] == ["memory"]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({"ignored_vpa_object_namespaces": ("shop",)}, id="ignored"),
-        pytest.param({"vpa_object_namespace": "other"}, id="not the only one"),
-    ],
-)
-async def test_namespaces_out_of_scope_are_left_as_they_are(settings: dict[str, Any]) -> None:
+async def test_an_ignored_namespace_is_left_as_it_is() -> None:
     async with FakeApi() as api:
-        api.on(NEW_VPA, Reply(status=201, body=managed()))
-        async with scripted(api, namespaces=enabled(), **settings) as process:
+        ignored = ("shop",)
+        async with scripted(
+            api, namespaces=enabled(), ignored_vpa_object_namespaces=ignored
+        ) as process:
             await process.cycle()
         assert NAMESPACE_LIST in api.routes
         assert NEW_VPA not in api.routes
+
+
+async def test_with_one_namespace_others_get_nothing(cluster: Controlled) -> None:
+    await cluster.label("true")
+    scoped = NamespaceVpas(
+        cluster.informers,
+        namespace="other",
+        ignored=(),
+        metrics=cluster.metrics,
+        clock=cluster.clock,
+    )
+    await scoped.run_once()
+    assert await cluster.vpas() == {}
+    assert cluster.sample("vpa_recommender_enabled_namespaces", state="valid") == 0
