@@ -289,8 +289,12 @@ def managed(version: int = 1, *, by: str = "vpa-recommender") -> Any:
 async def scripted(
     api: FakeApi, *vpas: Any, namespaces: Reply, **settings: Any
 ) -> AsyncIterator[Running]:
-    """Run a recommender with the controller; the cluster serves no HPAs."""
-    prepare(api, verticalpodautoscalers=list(vpas))
+    """Run a recommender with the controller.
+
+    The cluster has a Deployment and a Job that has ended, and serves no HPAs.
+    """
+    ended = named("once", status={"conditions": [{"type": "Complete", "status": "True"}]})
+    prepare(api, verticalpodautoscalers=list(vpas), jobs=[ended])
     api.on(NAMESPACE_LIST, namespaces)
     for endpoint in (
         *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
@@ -308,7 +312,8 @@ async def test_the_loop_runs_it_after_the_recommendations() -> None:
         api.on(NEW_VPA, Reply(status=201, body=managed()))
         async with scripted(api, namespaces=enabled()) as process:
             await process.cycle()
-            assert api.requests[-1].json()["spec"]["targetRef"]["name"] == "web"
+            created = [each.json() for each in api.requests if each.path == VPAS.collection("shop")]
+            assert [each["spec"]["targetRef"]["name"] for each in created] == ["web"]
             assert process.sample("vpa_recommender_namespace_vpas_total", action="created") == 1
 
 
@@ -340,8 +345,11 @@ async def test_a_namespace_that_cant_be_decoded_keeps_its_vpas() -> None:
         "labels": {ENABLE: "true"},
         "annotations": {str(n): "" for n in range(1001)},
     }
-    async with FakeApi() as api, scripted(api, managed(), namespaces=listing(odd)) as process:
-        await process.cycle()
+    async with FakeApi() as api:
+        api.on(f"GET {ONE_VPA}", Reply(body=managed()))
+        api.on(f"DELETE {ONE_VPA}", Reply(body={}))
+        async with scripted(api, managed(), namespaces=listing(odd)) as process:
+            await process.cycle()
         assert not [each for each in api.routes if each.startswith("DELETE")]
 
 
