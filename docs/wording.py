@@ -151,7 +151,7 @@ LABELS: Mapping[tuple[str, str], str] = {
     ("recommender", "vpa_name"): "The VPA.",
     ("recommender", "vpa_namespace"): "The VPA's.",
     ("recommender", "container_name"): "As in the VPA's recommendation.",
-    ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint'))}",
+    ("recommender", "kind"): f"What was to be written: {_values(('status', 'checkpoint', 'vpa'))}",
     ("recommender", "reason"): "Of failed writes and reads the API server's word, such as "
     "`Forbidden` or `Expired`, or `Unreachable`; of objects that can't be used "
     f"{_values(('undecodable', 'policy'))}; of "
@@ -165,7 +165,9 @@ LABELS: Mapping[tuple[str, str], str] = {
     "external metrics a metric of a pod.",
     ("recommender", "outcome"): "`ok`, or the API server's word, such as `Forbidden`, or "
     "`DecodeError`.",
-    ("recommender", "state"): _values(("loaded", "pending")),
+    ("recommender", "state"): f"Of history {_values(('loaded', 'pending'))}; of namespaces "
+    f"{_values(('valid', 'invalid'))}.",
+    ("recommender", "action"): _values(("created", "updated", "deleted")),
     ("recommender", "source"): f"{_values(RequestSource)}; of init containers only native sidecars "
     "are read, and only with the gate `NativeSidecar`.",
     ("updater", "stage"): _values(

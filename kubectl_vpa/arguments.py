@@ -60,9 +60,15 @@ def add_vpa(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, formats: tuple[Format, ...] = _LIST_FORMATS
+    parser: argparse.ArgumentParser,
+    formats: tuple[Format, ...] = _LIST_FORMATS,
+    *,
+    tables: bool = True,
 ) -> None:
-    """Add the arguments that choose the form of the output; the first format is the default."""
+    """Add the arguments that choose the form of the output; the first format is the default.
+
+    ``tables``: some format has headings.
+    """
     group = parser.add_argument_group("output")
     group.add_argument(
         "-o",
@@ -73,4 +79,5 @@ def add_output(
         default=formats[0],
         help=f"Print {', '.join(formats)}. Default: {formats[0]}.",
     )
-    group.add_argument("--no-headers", action="store_true", help="Print no headings.")
+    if tables:
+        group.add_argument("--no-headers", action="store_true", help="Print no headings.")

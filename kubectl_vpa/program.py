@@ -15,6 +15,7 @@ from kubectl_vpa import completion as candidates_of
 from kubectl_vpa.arguments import ExitCode
 from kubectl_vpa.commands import (
     completion,
+    create,
     doctor,
     explain,
     export,
@@ -47,15 +48,16 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     status,
     why,
-    doctor,
-    export,
-    completion,
     plan,
-    top,
     history,
+    top,
     explain,
     simulate,
     report,
+    create,
+    export,
+    doctor,
+    completion,
 )
 
 

@@ -38,6 +38,7 @@ from recommender.checkpoints.writing import CheckpointWriting
 from recommender.metrics import RecommenderMetrics
 from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
+from recommender.namespace_vpas import NamespaceVpas
 from recommender.publish.explanation import Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.request_report import RequestReport
@@ -293,7 +294,22 @@ def assemble(
         ),
         requests=RequestReport(usage, metrics),
         backfill=backfill,
+        namespace_vpas=_namespace_vpas(settings, informers, metrics, clock),
         model_lock=model_lock,
+        metrics=metrics,
+        clock=clock,
+    )
+
+
+def _namespace_vpas(
+    settings: RecommenderSettings, informers: Informers, metrics: RecommenderMetrics, clock: Clock
+) -> NamespaceVpas | None:
+    if not settings.namespace_vpas:
+        return None
+    return NamespaceVpas(
+        informers,
+        namespace=settings.vpa_object_namespace,
+        ignored=settings.ignored_vpa_object_namespaces,
         metrics=metrics,
         clock=clock,
     )

@@ -1,7 +1,17 @@
 """The API access that the recommender needs; ``deploy/rbac`` grants no more."""
 
 from common.kube import targets
-from common.kube.endpoints import CHECKPOINTS, EVENTS, LEASES, POD_METRICS, PODS, VPAS, Access
+from common.kube.endpoints import (
+    CHECKPOINTS,
+    EVENTS,
+    HPAS,
+    LEASES,
+    NAMESPACES,
+    POD_METRICS,
+    PODS,
+    VPAS,
+    Access,
+)
 from common.read_api import reviews
 
 ACCESS = (
@@ -20,3 +30,10 @@ ACCESS = (
 
 # Only with --use-external-metrics, which the manifests don't set. Resources are named like metrics.
 EXTERNAL_METRICS = (Access("external.metrics.k8s.io", "*", ("list",)),)
+
+# Only with --namespace-vpas, which the manifests don't set.
+NAMESPACE_VPAS = (
+    NAMESPACES.access("list"),
+    HPAS.access("list"),
+    VPAS.access("create", "patch", "delete"),
+)

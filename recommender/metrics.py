@@ -147,7 +147,7 @@ class RecommenderMetrics:
         )
         self.failed_writes = Counter(
             "vpa_recommender_failed_writes",
-            "Status patches and checkpoints that were not written, and why.",
+            "Status patches, checkpoints and VPAs of namespaces that were not written, and why.",
             ("kind", "reason"),
             registry=self.registry,
         )
@@ -158,6 +158,18 @@ class RecommenderMetrics:
             registry=self.registry,
         )
 
+        self.namespace_vpas = Counter(
+            "vpa_recommender_namespace_vpas",
+            "VPAs that were created, updated or deleted because of a namespace's label.",
+            ("action",),
+            registry=self.registry,
+        )
+        self._enabled_namespaces = Gauge(
+            "vpa_recommender_enabled_namespaces",
+            "Namespaces whose label asks for VPAs, by whether their annotations are valid.",
+            ("state",),
+            registry=self.registry,
+        )
         self._failed_reads = Counter(
             "vpa_recommender_failed_reads",
             "Lists and watches that failed, and objects that can't be used as they are.",
@@ -239,6 +251,10 @@ class RecommenderMetrics:
     def count_backfill(self, *, loaded: int, pending: int) -> None:
         self._backfill_namespaces.labels("loaded").set(loaded)
         self._backfill_namespaces.labels("pending").set(pending)
+
+    def count_enabled_namespaces(self, *, valid: int, invalid: int) -> None:
+        self._enabled_namespaces.labels("valid").set(valid)
+        self._enabled_namespaces.labels("invalid").set(invalid)
 
     def backfill_joined(self, samples: Mapping[str, int]) -> None:
         for resource, count in samples.items():

@@ -27,6 +27,7 @@ from recommender.model.history_changes import keep_former_history
 from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
+from recommender.namespace_vpas import NamespaceVpas
 from recommender.publish.explanation import Unexplained
 from recommender.publish.publisher import Publisher
 from recommender.publish.request_report import RequestReport
@@ -48,7 +49,8 @@ class Recommender:
 
     It has a collaborator for each step of a cycle, and an attribute for each value that one step
     passes to another. ``backfill`` fetches history from Prometheus in the background and merges
-    it into the model between two cycles. It is None without Prometheus.
+    it into the model between two cycles. It is None without Prometheus. ``namespace_vpas`` runs
+    after a cycle that wrote. It is None without its flag.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Recommender:
         publisher: Publisher,
         requests: RequestReport,
         backfill: PrometheusBackfill | None,
+        namespace_vpas: NamespaceVpas | None,
         model_lock: asyncio.Lock,
         metrics: RecommenderMetrics,
         clock: Clock,
@@ -82,6 +85,7 @@ class Recommender:
         self._publisher = publisher
         self._requests = requests
         self._backfill = backfill
+        self._namespace_vpas = namespace_vpas
         self._model_lock = model_lock
         self._metrics = metrics
         self._clock = clock
@@ -120,6 +124,8 @@ class Recommender:
                 number = self.vpa_table.number + 1
                 self.vpa_table = VpaTable(number, tuple(self._loaded), self._summarize)
                 self.last_cycle = PassInfo(number=number, at=at, seconds=round(took, 3))
+        if complete and self._namespace_vpas is not None:
+            await self._namespace_vpas.run_once()
 
     async def _cycle(self) -> bool:
         """Run the steps of a cycle; return False if the caches are stale, so it wrote nothing."""

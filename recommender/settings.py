@@ -22,6 +22,7 @@ from recommender.recommendation_flags import RecommendationFlags
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
+_DEFAULT = "default"  # the recommender of VPAs that name none
 _MIN_CHECKPOINTS = 10
 
 
@@ -36,7 +37,7 @@ class RecommenderSettings(
 
     recommender_name: str = flag(
         "--recommender-name",
-        default="default",
+        default=_DEFAULT,
         parse=str,
         group="General",
         metavar="NAME",
@@ -64,6 +65,15 @@ class RecommenderSettings(
         group="General",
         metavar="COUNT",
         help="Write up to this number of VPA statuses, and as many checkpoints, at the same time.",
+    )
+    namespace_vpas: bool = flag(
+        "--namespace-vpas",
+        default=False,
+        parse=boolean,
+        group="General",
+        help="Create VPAs for the workloads of namespaces with the label "
+        "vpa.autoscaling/enable=true, by the annotations of the namespace. Needs more permissions: "
+        "see deploy/components/namespace-vpas.",
     )
     cpu_half_life: timedelta = flag(
         "--cpu-histogram-decay-half-life",
@@ -154,6 +164,11 @@ class RecommenderSettings(
         """
         CommonSettings.__post_init__(self)
         UsageSourceSettings.__post_init__(self)
+        if self.namespace_vpas and self.recommender_name != _DEFAULT:
+            raise ConfigError(
+                f"--namespace-vpas needs --recommender-name={_DEFAULT}, which handles "
+                "the VPAs that it creates"
+            )
         for rounding, unit, cap, most in (
             (
                 "--round-cpu-millicores",

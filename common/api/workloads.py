@@ -6,6 +6,8 @@ from common.api.base import Wire
 from common.api.core import ResourceRequirements
 from common.api.meta import LabelSelector, ObjectMeta, OwnedMeta
 
+_ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
+
 
 class Condition(Wire, frozen=True, kw_only=True):
     """One entry of ``status.conditions``."""
@@ -166,6 +168,11 @@ class JobStatus(WorkloadStatus, frozen=True, kw_only=True):
     active: int = 0  # pods that run, or are to run
     succeeded: int = 0
     conditions: tuple[Condition, ...] | None = None
+
+
+def has_ended(status: JobStatus) -> bool:
+    """Return True if the Job has ended, or its pods are being ended."""
+    return any(each.type in _ENDS and each.status == "True" for each in status.conditions or ())
 
 
 class Job(Workload, frozen=True, kw_only=True):

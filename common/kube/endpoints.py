@@ -9,6 +9,7 @@ from urllib.parse import quote
 from common.api.autoscaling import VerticalPodAutoscaler, VerticalPodAutoscalerCheckpoint
 from common.api.coordination import Lease
 from common.api.core import Event, LimitRange, Namespace, Pod, ResourceQuota
+from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
 from common.api.workloads import (
@@ -160,6 +161,13 @@ CHECKPOINTS = Endpoint(
     "verticalpodautoscalercheckpoints",
     "VerticalPodAutoscalerCheckpoint",
     VerticalPodAutoscalerCheckpoint,
+)
+HPAS = Endpoint(
+    "autoscaling",
+    "v2",
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+    HorizontalPodAutoscaler,
 )
 LEASES = Endpoint("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 POD_METRICS = Endpoint("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", PodMetrics)

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
+from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import OwnedObject
 from common.kube.endpoints import (
     DEPLOYMENTS,
+    HPAS,
     JOBS,
     LIMIT_RANGES,
     PODS,
@@ -19,26 +21,18 @@ from common.kube.endpoints import (
     Endpoint,
 )
 from common.target.controlling import target_key
+from common.target.horizontal import hpas_by_target
 from common.target.owners import WELL_KNOWN_KINDS, TargetKey
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.competitors import (
-    HorizontalPodAutoscaler,
     PodDisruptionBudget,
     controlled_by_others,
-    hpas_by_target,
 )
 from kubectl_vpa.judge.pod_groups import Owners, PodGroup, PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts
 
 T = TypeVar("T", LimitRange, PodDisruptionBudget)
 
-HPAS = Endpoint(
-    "autoscaling",
-    "v2",
-    "horizontalpodautoscalers",
-    "HorizontalPodAutoscaler",
-    HorizontalPodAutoscaler,
-)
 BUDGETS = Endpoint(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
 )

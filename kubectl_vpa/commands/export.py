@@ -5,8 +5,6 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import CHECKPOINTS, LIMIT_RANGES, VPAS, Endpoint
 from common.target.controlling import target_key
@@ -151,12 +149,4 @@ async def _resources(reader: Reader, arguments: argparse.Namespace) -> tuple[str
 
 
 def _documents(documents: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> str:
-    """Return YAML documents, or JSON: a list object if there are several."""
-    if arguments.output is Format.YAML:
-        return "---\n".join(map(formats.dump_yaml, documents))
-    content = documents[0] if len(documents) == 1 else _list(documents)
-    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
-
-
-def _list(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+    return formats.as_documents(documents, as_json=arguments.output is not Format.YAML)

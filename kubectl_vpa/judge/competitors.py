@@ -1,53 +1,17 @@
 """Other autoscalers and budgets that concern the workload of a VPA."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
-
-from common.api.autoscaling import TargetReference, UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.base import Wire
+from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import LabelSelector, ObjectMeta
 from common.labels import LabelSelectorError, from_label_selector
 from common.recommendation.policy import EVERY_OTHER
 from common.resources import RESOURCES
 from common.target.controlling import can_control_pods, precedence, target_key
+from common.target.horizontal import utilized_resources
 from common.target.owners import TargetKey
-
-
-class MetricTarget(Wire, frozen=True, kw_only=True):
-    """The wanted value of a metric."""
-
-    type: str = ""  # Utilization, AverageValue or Value
-
-
-class ResourceMetric(Wire, frozen=True, kw_only=True):
-    """The usage of a resource, by which an HPA scales."""
-
-    name: str = ""
-    target: MetricTarget = MetricTarget()
-
-
-class MetricSpec(Wire, frozen=True, kw_only=True):
-    """One metric of an HPA."""
-
-    type: str = ""
-    resource: ResourceMetric | None = None
-    container_resource: ResourceMetric | None = None
-
-
-class HpaSpec(Wire, frozen=True, kw_only=True):
-    """``spec`` of a HorizontalPodAutoscaler."""
-
-    scale_target_ref: TargetReference = TargetReference()
-    metrics: Annotated[tuple[MetricSpec, ...], msgspec.Meta(max_length=1000)] | None = None
-
-
-class HorizontalPodAutoscaler(Wire, frozen=True, kw_only=True):
-    """A HorizontalPodAutoscaler of ``autoscaling/v2``."""
-
-    metadata: ObjectMeta
-    spec: HpaSpec = HpaSpec()
 
 
 class BudgetSpec(Wire, frozen=True, kw_only=True):
@@ -97,33 +61,12 @@ def vpas_by_target(
     return found
 
 
-def hpas_by_target(
-    hpas: Iterable[HorizontalPodAutoscaler],
-) -> Mapping[TargetKey, Sequence[HorizontalPodAutoscaler]]:
-    """Return HPAs by the workload that they scale."""
-    found: dict[TargetKey, list[HorizontalPodAutoscaler]] = {}
-    for hpa in hpas:
-        ref = hpa.spec.scale_target_ref
-        found.setdefault((hpa.metadata.namespace, ref.kind, ref.name), []).append(hpa)
-    return found
-
-
 def shared_resource(vpa: VerticalPodAutoscaler, hpa: HorizontalPodAutoscaler) -> str:
-    """Return a resource on whose utilization the HPA scales and that the VPA changes; or nothing.
-
-    Utilization is relative to requests. So a VPA that changes requests changes the number of
-    replicas, too. Average values are absolute and don't conflict.
-    """
+    """Return a resource by which the HPA scales and that the VPA changes; or nothing."""
     if vpa.spec.update_policy is not None and vpa.spec.update_policy.update_mode == UpdateMode.OFF:
         return ""
     controlled = controlled_resources(vpa)
-    utilized = [
-        measured.name
-        for metric in hpa.spec.metrics or ()
-        for measured in (metric.resource, metric.container_resource)
-        if measured is not None and measured.target.type == "Utilization"
-    ]
-    return next((name for name in utilized if name in controlled), "")
+    return next((name for name in utilized_resources(hpa) if name in controlled), "")
 
 
 def controlled_resources(vpa: VerticalPodAutoscaler) -> frozenset[str]:

@@ -7,13 +7,10 @@ from datetime import datetime, timedelta
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaCondition
 from common.api.core import LimitRangeSpec
+from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.target.owners import TargetKey
 from kubectl_vpa.judge import target_sums
-from kubectl_vpa.judge.competitors import (
-    HorizontalPodAutoscaler,
-    PodDisruptionBudget,
-    shared_resource,
-)
+from kubectl_vpa.judge.competitors import PodDisruptionBudget, shared_resource
 from kubectl_vpa.judge.group_verdict import GroupVerdict, judge_group, mode_of
 from kubectl_vpa.judge.pod_groups import PodGroup
 from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult

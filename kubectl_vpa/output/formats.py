@@ -44,6 +44,15 @@ def dump_yaml(content: Any) -> str:
     return text
 
 
+def as_documents(documents: Sequence[Mapping[str, Any]], *, as_json: bool) -> str:
+    """Return objects as YAML documents, or as JSON: a list object unless there is one."""
+    if not as_json:
+        return "---\n".join(map(dump_yaml, documents))
+    listed = {"apiVersion": "v1", "kind": "List", "items": documents}
+    content = documents[0] if len(documents) == 1 else listed
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
+
+
 def as_csv(
     items: Sequence[Result | Mapping[str, object]],
     *,

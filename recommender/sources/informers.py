@@ -60,6 +60,11 @@ class Informers:
         self.targets = Targets(client, self._controllers)
 
     @property
+    def controllers(self) -> tuple[Cache[Any], ...]:
+        """Return the caches of the seven well-known kinds of controllers."""
+        return self._controllers.all()
+
+    @property
     def background(self) -> tuple[Background, ...]:
         """Return the tasks that update the caches.
 

@@ -99,6 +99,7 @@ def test_the_default_values_render_the_manifests() -> None:
     ("component", "values"),
     [
         ("external-metrics", {"externalMetrics": {"enabled": True}}),
+        ("namespace-vpas", {"namespaceVpas": {"enabled": True}}),
         ("dry-run-preflight", {"dryRunPreflight": {"enabled": True}}),
         ("network-policy", {"networkPolicy": {"enabled": True}}),
         ("tls-secret", {"certificates": {"mode": "secret"}}),
@@ -279,6 +280,7 @@ def test_flags_of_a_component_come_from_its_values() -> None:
     items = template(EVERYTHING)
     recommender = settings(items, "vpa-recommender")
     assert (recommender.leader_elect, recommender.memory_saver) == (False, True)
+    assert recommender.namespace_vpas
     assert recommender.use_external_metrics
     assert recommender.external_metrics_cpu_metric == "cpu"
     assert recommender.external_metrics_memory_metric == "memory"

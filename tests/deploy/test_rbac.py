@@ -9,9 +9,10 @@ import admission.access
 import recommender.access
 import updater.access
 from common.flags import read_flags
-from common.kube.endpoints import LEASES, SECRETS, Access, Permission
+from common.kube.endpoints import LEASES, SECRETS, VPAS, Access, Permission
 from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
-from role_rules import DRY_RUN, bound_roles, granted, objects
+from recommender.settings import RecommenderSettings
+from role_rules import DRY_RUN, NAMESPACE_VPAS, bound_roles, granted, objects
 from updater.settings import UpdaterSettings
 
 
@@ -63,6 +64,23 @@ def test_the_dry_run_component_sets_the_flag() -> None:
     (operation,) = yaml.safe_load(patch["patch"])
     settings = read_flags(UpdaterSettings, [operation["value"]], program="vpa-updater", environ={})
     assert settings.replacement_dry_run
+
+
+def test_the_namespace_vpas_component_grants_what_the_flag_needs_and_sets_it() -> None:
+    may = granted(bound_roles("vpa-recommender", folder=NAMESPACE_VPAS))
+    assert may == declared(recommender.access.NAMESPACE_VPAS)
+    (component,) = objects("Component", folder=NAMESPACE_VPAS)
+    (patch,) = component["patches"]
+    assert patch["target"]["name"] == "vpa-recommender"
+    (operation,) = yaml.safe_load(patch["patch"])
+    program, flag = "vpa-recommender", operation["value"]
+    assert read_flags(RecommenderSettings, [flag], program=program, environ={}).namespace_vpas
+
+
+def test_only_the_namespace_vpas_component_lets_an_account_create_or_delete_vpas() -> None:
+    own = granted(objects("ClusterRole", "Role"))
+    verbs = {verb for _, resource, verb, _ in own if resource == VPAS.resource}
+    assert verbs == {"get", "list", "watch"}
 
 
 def test_namespaced_roles_grant_only_leases_the_secret_and_the_addresses_of_api_servers() -> None:

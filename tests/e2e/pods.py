@@ -77,3 +77,17 @@ def has_requests(pod: Object, wanted: Mapping[str, str]) -> bool:
     reported = pod["status"]["containerStatuses"][0].get("resources", {}).get("requests", {})
     specified = requests(pod)
     return all(specified.get(name) == reported.get(name) == wanted[name] for name in wanted)
+
+
+def hpa(name: str) -> Object:
+    """Return an HPA for the Deployment of the same name, on half of the CPU requests."""
+    target = {"type": "Utilization", "averageUtilization": 50}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "minReplicas": 2,
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }

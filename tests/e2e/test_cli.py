@@ -2,34 +2,18 @@
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from cli_program import run_cli
-from common.kube.endpoints import PODS
+from common.kube.endpoints import HPAS, PODS
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import ADMISSION, OPS_PORTS, SYSTEM, UPDATER
-from e2e.pods import LARGE
+from e2e.pods import LARGE, hpa
 from e2e.relayed_components import create_pod_with, other_address, relay
-from kubectl_vpa.cluster.fleet import HPAS
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
-
-
-def _hpa(name: str) -> dict[str, Any]:
-    """Return an HPA for the Deployment of the same name, on half of the CPU requests."""
-    target = {"type": "Utilization", "averageUtilization": 50}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "minReplicas": 2,
-            "maxReplicas": 3,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
-        },
-    }
 
 
 async def _findings(case: Case, *arguments: str) -> tuple[int, set[tuple[str, str]]]:
@@ -82,7 +66,7 @@ async def test_status_and_an_hpa(case: Case) -> None:
     assert (web["cpu"]["request"], web["cpu"]["target"]) == (LARGE["cpu"], "100m")
     # The components listen on loopback, to which API servers don't forward.
     assert [each for each in printed.json["notes"] if "address not allowed" not in each] == []
-    await case.create(HPAS, _hpa("web"))
+    await case.create(HPAS, hpa("web"))
     (web,) = (await run_cli(kubeconfig, *status)).items
     assert (web["state"], web["reason"]) == ("conflicting", "autoscaled_horizontally")
 

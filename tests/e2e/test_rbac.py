@@ -7,7 +7,7 @@ import pytest
 from common.kube.endpoints import Permission
 from e2e.cluster import Cluster
 from e2e.installation import COMPONENTS, SYSTEM
-from role_rules import DRY_RUN, bound_roles, granted
+from role_rules import DRY_RUN, NAMESPACE_VPAS, bound_roles, granted
 from sandbox.apiserver.audit import Entry
 
 pytestmark = pytest.mark.last
@@ -64,9 +64,11 @@ async def test_an_account_calls_only_what_its_own_roles_allow(
 ) -> None:
     """Except discovery, which the roles of every account allow.
 
-    Some cases install the component for dry runs.
+    Some cases install an optional component.
     """
-    may = granted(bound_roles(account)) | granted(bound_roles(account, folder=DRY_RUN))
+    may = granted(bound_roles(account))
+    for folder in (DRY_RUN, NAMESPACE_VPAS):
+        may |= granted(bound_roles(account, folder=folder))
     beyond = [
         call
         for call in _calls(cluster, account)

@@ -57,6 +57,7 @@ EVERYTHING: Values = {
     "admission": {"webhookPort": 9443, "opsPort": 9444},
     "webhook": {**FAIL["webhook"], **SELECTORS["webhook"], "labels": {"tier": "control"}},
     "externalMetrics": {"enabled": True, "cpuMetric": "cpu", "memoryMetric": "memory"},
+    "namespaceVpas": {"enabled": True},
     "dryRunPreflight": {"enabled": True},
     "networkPolicy": {"enabled": True, "apiServers": ["10.0.0.1/32"]},
 }

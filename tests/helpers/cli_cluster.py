@@ -15,6 +15,7 @@ from common.errors import KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, POD_METRICS, PODS, VPAS, Endpoint
 from fake_api import TIMEOUT
+from kubectl_program import KUBECTL
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from workloads import NAMESPACE, autoscaler, prepare
@@ -106,6 +107,18 @@ class CliCluster:
                 namespace=NAMESPACE,
                 subresource="status",
             )
+
+    async def kubectl(self, *words: str) -> str:
+        """Return what kubectl prints."""
+        process = await asyncio.create_subprocess_exec(
+            *(KUBECTL, f"--kubeconfig={self.kubeconfig}", *words),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return out.decode()
 
     async def until_running(self, count: int) -> None:
         """Wait until so many pods run."""

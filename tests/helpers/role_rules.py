@@ -12,6 +12,7 @@ from common.kube.endpoints import Permission
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RBAC = DEPLOY / "rbac"
 DRY_RUN = DEPLOY / "components" / "dry-run-preflight"
+NAMESPACE_VPAS = DEPLOY / "components" / "namespace-vpas"
 
 
 def objects(*kinds: str, folder: Path = RBAC) -> list[dict[str, Any]]:

@@ -25,7 +25,8 @@ _VIOLATION = (
     'Warning: would violate PodSecurity "restricted:latest": host namespaces (hostNetwork=true)'
 )
 _OPTIONS = (
-    *("tls-secret", "cert-manager", "external-metrics", "dry-run-preflight", "network-policy"),
+    *("tls-secret", "cert-manager", "external-metrics", "namespace-vpas"),
+    *("dry-run-preflight", "network-policy"),
 )
 
 

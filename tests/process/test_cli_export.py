@@ -37,18 +37,6 @@ async def export(cluster: CliCluster, *arguments: str) -> Printed:
     return await run_cli(cluster.kubeconfig, "export", "-n", NAMESPACE, *arguments)
 
 
-async def kubectl(cluster: CliCluster, *words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(KUBECTL, f"--kubeconfig={cluster.kubeconfig}", *words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
-
-
 async def test_objects_are_vpas_and_checkpoints_with_their_content(cluster: CliCluster) -> None:
     printed = await export(cluster)
     assert (printed.code, printed.err) == (0, "")
@@ -93,7 +81,7 @@ async def test_kustomize_applies_the_component(cluster: CliCluster, tmp_path: Pa
         "namespace": NAMESPACE,
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(content))
-    built = list(yaml.safe_load_all(await kubectl(cluster, "kustomize", str(tmp_path))))
+    built = list(yaml.safe_load_all(await cluster.kubectl("kustomize", str(tmp_path))))
     requests = {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["resources"][
             "requests"
@@ -113,7 +101,7 @@ async def test_patches_change_the_deployments(cluster: CliCluster, tmp_path: Pat
     file = tmp_path / "patch.yaml"
     file.write_text(yaml.safe_dump(patch))
     words = ("patch", "deployment", "ledger", "-n", NAMESPACE, f"--patch-file={file}")
-    await kubectl(cluster, *words)
+    await cluster.kubectl(*words)
     ledger = await cluster.client.get(DEPLOYMENTS.as_dicts(), "ledger", namespace=NAMESPACE)
     (container,) = ledger["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == SMALL
@@ -174,7 +162,7 @@ async def test_objects_can_be_deleted_and_applied_again(
     for endpoint in (VPAS, CHECKPOINTS):
         for each in (await cluster.client.list(endpoint.as_dicts())).items:
             await cluster.client.delete(endpoint, each["metadata"]["name"], namespace=NAMESPACE)
-    await kubectl(cluster, "apply", "--validate=false", "-f", str(saved))
+    await cluster.kubectl("apply", "--validate=false", "-f", str(saved))
     after = await stored(cluster)
     assert after == before
     assert after["web-app"]["status"] == CHECKPOINT["status"]

@@ -27,6 +27,7 @@ NODE = "changes a machine that is a node of a cluster"
 FORWARD = "simulated kubelets forward no ports"
 RELEASE = "would install a second time; tests/install/test_chart.py runs a release"
 CLI = "tests/process/test_cli_*.py and tests/e2e/test_cli.py run these commands"
+NAMESPACE_VPAS = "needs an optional component; tests/e2e/test_namespace_vpas.py makes the calls"
 READ_API = "tests/e2e/test_read_api.py makes the same calls"
 STATIC_PODS = "tests/e2e/test_static_pods.py runs it"
 # Commands that no test runs as they are on their page: the first line of each block, and why.
@@ -93,6 +94,7 @@ NOT_RUN = {
         "kubectl vpa report -A -o html >report.html": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,
         "kubectl vpa export -n shop --as kustomize >recommendations/kustomization.yaml": CLI,
+        "kubectl vpa create -n shop --mode Initial --max-allowed cpu=2,memory=4Gi >vpas.yaml": CLI,
         'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'
         ' "\\(.namespace)/\\(.name) \\(.message)"\'': CLI,
         "kubectl create role vpa-components --verb=get --resource=pods/proxy -n kube-system": (
@@ -103,6 +105,14 @@ NOT_RUN = {
         "kubectl apply -k deploy/monitoring": (
             "needs the Prometheus Operator; tests/deploy/test_monitoring.py checks the objects"
         ),
+    },
+    "docs/namespace-vpas.md": {
+        "kubectl label namespace shop vpa.autoscaling/enable=true": NAMESPACE_VPAS,
+        "kubectl label vpa web -n shop vpa.autoscaling/created-by-": NAMESPACE_VPAS,
+        "kubectl label namespace shop vpa.autoscaling/enable-": NAMESPACE_VPAS,
+        "kubectl label vpa -n shop -l vpa.autoscaling/created-by=vpa-recommender"
+        " vpa.autoscaling/created-by-": NAMESPACE_VPAS,
+        "kubectl delete vpa -A -l vpa.autoscaling/created-by=vpa-recommender": NAMESPACE_VPAS,
     },
     "docs/quick-start.md": {
         "kind create cluster": "needs a container engine",

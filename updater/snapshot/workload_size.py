@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from common.api.workloads import DaemonSet, Job, ReplicationController, Workload
+from common.api.workloads import DaemonSet, Job, ReplicationController, Workload, has_ended
 from common.target.owners import Controller, controller_of
 
 _WITH_COUNT = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"})
 _DEPLOYMENT = "Deployment"
 _JOB = "Job"
-_ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
 Find: TypeAlias = Callable[[Controller], object | None]
 """Returns a controller's object; None: there is none, or its kind isn't well-known."""
@@ -87,8 +86,7 @@ def wanted_by_job(job: Job) -> int:
     Source: kubernetes.io/docs/concepts/workloads/controllers/job, "Parallel execution".
     """
     spec, status = job.spec, job.status
-    ending = any(each.type in _ENDS and each.status == "True" for each in status.conditions or ())
-    if ending or spec.suspend:
+    if has_ended(status) or spec.suspend:
         return 0
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:

@@ -25,17 +25,15 @@ from common.api.core import (
     Pod,
     PodCondition,
 )
-from common.api.meta import LabelSelector, ObjectMeta
-from kubectl_vpa.judge.competitors import (
-    BudgetSpec,
-    BudgetStatus,
+from common.api.horizontal_autoscaling import (
     HorizontalPodAutoscaler,
     HpaSpec,
     MetricSpec,
     MetricTarget,
-    PodDisruptionBudget,
     ResourceMetric,
 )
+from common.api.meta import LabelSelector, ObjectMeta
+from kubectl_vpa.judge.competitors import BudgetSpec, BudgetStatus, PodDisruptionBudget
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_vpa, worst_first
 from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
