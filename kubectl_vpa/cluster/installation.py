@@ -13,6 +13,7 @@ from cryptography import x509
 
 from common.api.coordination import Lease
 from common.api.core import ResourceQuota
+from common.certificates import is_issued_by
 from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
 from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
 from common.kube.endpoints import (
@@ -23,7 +24,6 @@ from common.kube.endpoints import (
     PODS,
     RESOURCE_QUOTAS,
     SECRETS,
-    VPAS,
     Endpoint,
     version_path,
 )
@@ -90,7 +90,7 @@ async def usage_times(reader: Reader) -> tuple[Sequence[datetime] | None, str]:
     except NotFoundError:
         return None, "the metrics API isn't served"
     except (KubeError, DecodeError) as error:
-        return None, f"the metrics API doesn't answer: {error}"
+        return None, f"the metrics API fails: {error}"
     times = [each.timestamp for each in listing.items if each.timestamp is not None]
     return times, ""
 
@@ -256,26 +256,45 @@ async def serving_certificates(
                 continue  # the check says that no certificate could be read
             data = secret.get("data") or {}
             text = next((data[key] for key in _CERTIFICATE_KEYS if key in data), "")
-            if expires := first_end(_decoded(text)):
-                found.append(Certificate(secret=f"{namespace}/{name}", expires=expires))
+            if served := _parsed(_decoded(text)):
+                authorities = {
+                    each.configuration: _parsed(each.ca_bundle)
+                    for each in webhooks
+                    if each.namespace == namespace
+                }
+                found.append(
+                    Certificate(
+                        secret=f"{namespace}/{name}",
+                        expires=served[0].not_valid_after_utc,
+                        untrusted_by=_untrusting(served, authorities),
+                    )
+                )
     return found
+
+
+def _untrusting(
+    served: Sequence[x509.Certificate], authorities: Mapping[str, Sequence[x509.Certificate]]
+) -> str:
+    """Return a configuration with a CA that signed nothing of a chain; empty if there is none."""
+    for configuration, trusted in authorities.items():
+        if trusted and not any(
+            each == one or is_issued_by(each, one) for each in served for one in trusted
+        ):
+            return configuration
+    return ""
 
 
 def last_end(pem: bytes) -> datetime | None:
     """Return when the last of the certificates ends; None if there is none."""
-    return max(_ends(pem), default=None)
+    return max((each.not_valid_after_utc for each in _parsed(pem)), default=None)
 
 
-def first_end(pem: bytes) -> datetime | None:
-    """Return when the first certificate, that of the server, ends."""
-    return next(iter(_ends(pem)), None)
-
-
-def _ends(pem: bytes) -> list[datetime]:
+def _parsed(pem: bytes) -> Sequence[x509.Certificate]:
+    """Return certificates; none if they are unreadable."""
     try:
-        return [each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem)]
+        return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        return []
+        return ()
 
 
 def _decoded(text: object) -> bytes:
@@ -297,6 +316,3 @@ async def read_checkpoints(reader: Reader) -> Sequence[tuple[str, str, str]] | N
         return None
     return [(each.metadata.namespace, each.metadata.name, each.spec.vpa_object_name)
             for each in found]  # fmt: skip
-
-
-VPA_GROUP = (VPAS.group, VPAS.version)

@@ -2,16 +2,17 @@
 
 import argparse
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from common.kube.endpoints import CHECKPOINTS, VPAS, Endpoint
 from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output
 from kubectl_vpa.cluster import installation
 from kubectl_vpa.cluster.dry_run import try_webhook
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge import installation_checks, workload_checks
-from kubectl_vpa.judge.findings import Check, Facts
+from kubectl_vpa.judge.findings import Check, Facts, skipped
 from kubectl_vpa.judge.vpa_status import judge_vpa
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Column, Screen
@@ -20,7 +21,6 @@ from kubectl_vpa.results import Finding, ResultList, Severity
 NAME = "doctor"
 HELP = "Check the installation and all VPAs; the exit code says the worst finding."
 
-CHECKS: tuple[Check, ...] = (*installation_checks.CHECKS, *workload_checks.CHECKS)
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES: Mapping[str, str] = {
     Severity.ERROR: "red",
@@ -58,22 +58,35 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         facts = await read_facts(session, dry_run=arguments.dry_run)
         notes = tuple(session.reader.notes)
     screen.finish_progress()
-    findings = sorted(
-        (finding for check in CHECKS for finding in check(facts)),
-        key=lambda each: _ORDER.index(each.severity),
-    )
+    findings = sorted(find(facts), key=lambda each: _ORDER.index(each.severity))
     _print(findings, notes, arguments, screen)
     screen.notes(notes)
     worst = min((each.severity for each in findings), key=_ORDER.index)
     return _CODES.get(worst, ExitCode.OK)
 
 
+def find(facts: Facts) -> Iterator[Finding]:
+    """Yield the findings of all checks; those of VPAs are skipped if there can be none."""
+    checks: tuple[Check, ...] = installation_checks.CHECKS
+    for check in checks:
+        yield from check(facts)
+    if facts.served is not None and VPAS.resource not in facts.served:
+        yield skipped("vpas", "the API server doesn't serve them, so none was checked")
+        return
+    for check in workload_checks.CHECKS:
+        yield from check(facts)
+
+
 async def read_facts(session: Session, *, dry_run: bool) -> Facts:
     """Read everything that the checks need."""
     reader = session.reader
-    served = await installation.served_resources(reader, *installation.VPA_GROUP)
+    served = await installation.served_resources(reader, VPAS.group, VPAS.version)
+
+    def serves(endpoint: Endpoint[Any]) -> bool:
+        return served is None or endpoint.resource in served
+
     async with asyncio.TaskGroup() as group:
-        fleet_task = group.create_task(read_fleet(reader)) if served != () else None
+        fleet_task = group.create_task(read_fleet(reader)) if serves(VPAS) else None
         minor = group.create_task(installation.cluster_minor(reader))
         core = group.create_task(installation.served_resources(reader, "", "v1"))
         usage = group.create_task(installation.usage_times(reader))
@@ -81,7 +94,9 @@ async def read_facts(session: Session, *, dry_run: bool) -> Facts:
         webhooks_task = group.create_task(installation.registered_webhooks(reader))
         quotas = group.create_task(installation.read_quotas(reader))
         checkpoints = (
-            group.create_task(installation.read_checkpoints(reader)) if served != () else None
+            group.create_task(installation.read_checkpoints(reader))
+            if serves(CHECKPOINTS)
+            else None
         )
     pods, webhooks = pods_task.result(), webhooks_task.result()
     fleet = None if fleet_task is None else fleet_task.result()

@@ -64,6 +64,7 @@ class Certificate:
 
     secret: str  # namespace/name
     expires: datetime
+    untrusted_by: str = ""  # a webhook configuration whose CA didn't sign it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

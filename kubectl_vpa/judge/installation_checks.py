@@ -111,7 +111,9 @@ def components(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "components",
                 name,
-                f"none of its {len(pods)} pods is ready",
+                "its pod is not ready"
+                if len(pods) == 1
+                else f"none of its {len(pods)} pods is ready",
                 f"kubectl -n {pods[0].namespace} describe pods -l app={name}",
             )
         else:
@@ -156,22 +158,25 @@ def leases(facts: Facts) -> Iterator[Finding]:
         yield skipped("leases", "no component was seen, or you may not read Leases")
         return
     good: list[str] = []
-    for name in COMPONENTS:
-        pods = [pod for pod in facts.components if pod.component == name]
-        if not pods or (name != ADMISSION and not _elects(pods)):
+    installed: dict[tuple[str, str], list[ComponentPod]] = {}
+    for pod in facts.components:
+        installed.setdefault((pod.component, pod.namespace), []).append(pod)
+    for name, namespace in sorted(installed, key=lambda each: COMPONENTS.index(each[0])):
+        pods = installed[name, namespace]
+        if name != ADMISSION and not _elects(pods):
             continue
         names = tuple(
             filter(None, (*(pod.flags.get("leader-elect-resource-name") for pod in pods),))
         )
-        keys = [(pods[0].namespace, each) for each in names or _LEASES[name]]
+        keys = [(namespace, each) for each in names or _LEASES[name]]
         lease = next((facts.leases[key] for key in keys if key in facts.leases), None)
         renewed = None if lease is None else lease.spec.renew_time
         if lease is None or renewed is None:
             yield error(
                 "leases",
                 name,
-                f"there is no Lease {' or '.join(each for _, each in keys)}",
-                f"kubectl -n {pods[0].namespace} logs -l app={name}",
+                f"namespace {namespace} has no Lease {' or '.join(each for _, each in keys)}",
+                f"kubectl -n {namespace} logs -l app={name}",
             )
         elif facts.now - renewed > STALE_LEASE:
             age = (facts.now - renewed).total_seconds()
@@ -179,7 +184,7 @@ def leases(facts: Facts) -> Iterator[Finding]:
                 "leases",
                 name,
                 f"its Lease was renewed {age:.0f} seconds ago, so no replica is at work",
-                f"kubectl -n {pods[0].namespace} logs -l app={name}",
+                f"kubectl -n {namespace} logs -l app={name}",
             )
         else:
             holder = lease.spec.holder_identity or "unknown"
@@ -209,7 +214,7 @@ _RBAC = "apply the roles of the installation: kubectl apply -k deploy/rbac"
 
 
 def webhook(facts: Facts) -> Iterator[Finding]:
-    """Check that the webhook is registered, that its CA is valid and its Service has a pod."""
+    """Check that the webhook is registered, that it has a CA and its Service has a pod."""
     if facts.webhooks is None:
         yield skipped("webhook", "you may not list mutating webhook configurations")
         return
@@ -225,13 +230,13 @@ def webhook(facts: Facts) -> Iterator[Finding]:
         names = ", ".join(each.configuration for each in facts.webhooks)
         yield warning("webhook", "", f"several are registered: {names}", "delete all but one")
     for each in facts.webhooks:
-        problems = list(_webhook_problems(each, facts))
+        problems = list(_webhook_problems(each))
         yield from problems
         if not problems:
             yield ok("webhook", f"{each.configuration} calls {_target(each)}")
 
 
-def _webhook_problems(each: Webhook, facts: Facts) -> Iterator[Finding]:
+def _webhook_problems(each: Webhook) -> Iterator[Finding]:
     about = each.configuration
     if each.service_exists is False:
         yield error("webhook", about, f"Service {_target(each)} doesn't exist", _MANIFESTS)
@@ -245,8 +250,6 @@ def _webhook_problems(each: Webhook, facts: Facts) -> Iterator[Finding]:
     restart = f"restart {ADMISSION}, which registers its CA, or see certificates.md"
     if each.ca_bundle and each.expires is None:
         yield error("webhook", about, "its CA bundle is no certificate", restart)
-    elif each.expires is not None and each.expires <= facts.now:
-        yield error("webhook", about, f"its CA ended on {each.expires:%Y-%m-%d}", restart)
     elif not each.ca_bundle and not each.url:
         yield error("webhook", about, "it has no CA bundle, so no call can succeed", restart)
 
@@ -269,12 +272,13 @@ def dry_run(facts: Facts) -> Iterator[Finding]:
             "dry-run",
             f"VPA {tried.vpa}",
             "a new pod would not be patched",
-            f"see the log of {ADMISSION}, and that of the API server for failed calls",
+            f"see the log of {ADMISSION}; without a line about a pod the API server didn't call "
+            "it: check the selectors and the CA of its configuration, and the network to it",
         )
 
 
 def certificates(facts: Facts) -> Iterator[Finding]:
-    """Check that the certificates of the webhook don't end soon."""
+    """Check that the certificates of the webhook don't end soon, and that its CA signed them."""
     found = [(f"CA of {each.configuration}", each.expires) for each in facts.webhooks or ()]
     found += [(f"Secret {each.secret}", each.expires) for each in facts.certificates]
     ends = [(name, expires) for name, expires in found if expires is not None]
@@ -284,9 +288,17 @@ def certificates(facts: Facts) -> Iterator[Finding]:
             yield error("certificates", name, f"it ended on {expires:%Y-%m-%d}", renew)
         elif expires - facts.now < SOON:
             yield warning("certificates", name, f"it ends on {expires:%Y-%m-%d}", renew)
+    untrusted = [each for each in facts.certificates if each.untrusted_by]
+    for each in untrusted:
+        yield error(
+            "certificates",
+            f"Secret {each.secret}",
+            f"the CA in {each.untrusted_by} didn't sign it, so the API server refuses it",
+            f"restart {ADMISSION}, which registers its CA, or see certificates.md",
+        )
     if not ends:
         yield skipped("certificates", "no certificate could be read")
-    elif all(expires - facts.now >= SOON for _, expires in ends):
+    elif not untrusted and all(expires - facts.now >= SOON for _, expires in ends):
         first = min(expires for _, expires in ends)
         yield ok("certificates", f"the first one ends on {first:%Y-%m-%d}")
 

@@ -188,7 +188,7 @@ def _left(hard: object, used: object, resource: str) -> Quantity | None:
 def checkpoints(facts: Facts) -> Iterator[Finding]:
     """Check that checkpoints have a VPA."""
     if facts.checkpoints is None:
-        yield skipped("checkpoints", "you may not list checkpoints")
+        yield skipped("checkpoints", "they could not be listed")
         return
     there = {(each.vpa.metadata.namespace, each.vpa.metadata.name) for each in facts.vpas}
     orphans = [each for each in facts.checkpoints if (each[0], each[2]) not in there]

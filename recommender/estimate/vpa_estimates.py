@@ -21,6 +21,7 @@ from recommender.model.usage import ContainerGroup, Usage
 from recommender.weighted_slices import in_slices_by_weight
 
 _RESOURCES = (CPU, MEMORY)
+QUARTERS = 4
 _MOST_VPAS = 100
 _MOST_ROWS = 20_000  # aggregates, which take some 80 ms to merge; more only if one VPA has more
 
@@ -78,7 +79,8 @@ class VpaEstimate:
     bounds: Ints  # lower and upper cpu, lower and upper memory
     confidence: Floats  # cpu and memory
     observed: Mask  # cpu and memory: there are samples
-    is_confident: bool  # enough history of both resources for every container
+    known_quarters: int
+    """Whole quarters of a confidence interval, at most 4, of the resource with least history."""
 
     @property
     def containers(self) -> tuple[ContainerEstimate, ...]:
@@ -134,8 +136,8 @@ class Estimates:
         self._bounds = np.stack((cpu.lower, cpu.upper, memory.lower, memory.upper), axis=1)
         self._confidence = np.stack((cpu.confidence, memory.confidence), axis=1)
         self._observed = np.stack(filled, axis=1)
-        is_confident = np.logical_and.reduce((self._confidence >= 1) & self._observed, axis=1)
-        self._is_confident: list[bool] = is_confident.tolist()
+        quarters = np.where(self._observed, np.minimum(self._confidence, 1.0) * QUARTERS, 0.0)
+        self._quarters: list[int] = quarters.min(axis=1).astype(np.int64).tolist()
         ends = np.cumsum(sizes).tolist()
         self._rows = {
             key: slice(end - len(mine), end)
@@ -156,7 +158,7 @@ class Estimates:
             bounds=self._bounds[rows],
             confidence=self._confidence[rows],
             observed=self._observed[rows],
-            is_confident=all(self._is_confident[rows]),
+            known_quarters=min(self._quarters[rows], default=QUARTERS),
         )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import numpy as np
 
+from common.api.autoscaling import VpaStatus
 from common.quantity import ZERO, Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, RESOURCES
@@ -55,7 +56,10 @@ class RecommendationQuality:
             return compared
         if decision.is_absence_due:
             name = f"{key.namespace}/{key.name}"
-            logger.info("VPA has had no recommendation for long", extra={"vpa": name})
+            logger.info(
+                "VPA has had no recommendation for long",
+                extra={"vpa": name, "why": _why(decision.wanted)},
+            )
         return self._changed(decision, key, processed.amounts)
 
     def written(self, decision: StatusDecision, now: datetime) -> None:
@@ -109,3 +113,9 @@ class RecommendationQuality:
 def _amount(resource: str, quantity: Quantity) -> int:
     """Return a quantity in millicores or bytes."""
     return quantity.milli if resource == CPU else quantity.value
+
+
+def _why(status: VpaStatus | None) -> str:
+    """Return the messages of the conditions that explain the absence, each once."""
+    conditions = () if status is None else status.conditions or ()
+    return " ".join(dict.fromkeys(one.message for one in conditions if one.message))

@@ -5,9 +5,9 @@ and vertical-pod-autoscaler/pkg/utils/vpa/api.go.
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from common.api.autoscaling import (
@@ -20,6 +20,7 @@ from common.api.autoscaling import (
 from common.quantity import QuantityError
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import ResourceQuantities
+from recommender.estimate.vpa_estimates import QUARTERS
 
 
 class ConditionType(enum.StrEnum):
@@ -34,28 +35,53 @@ class ConditionType(enum.StrEnum):
     NO_SAMPLES = "NoSamples"
     RECOMMENDATION_PROVIDED = "RecommendationProvided"
     STALE_RECOMMENDATION = "StaleRecommendation"
+    TARGET_SHARED = "TargetShared"
 
 
 _NO_PODS = "No pods match this VPA object"
-_LOW_CONFIDENCE = "Less than one confidence interval of usage is known"
+_LOW_CONFIDENCE = (
+    "{names}: {known} of usage is known. The bounds stay wide until {interval} is known, which "
+    "takes at most {left} more if no measurement is missing."
+)
 _OLDER_VPA = "OlderVPA"
 _CONTROLLED = (
     "VPA {name} has the same target and controls its pods: it is older, or as old and first by "
     "name. Delete one of the two VPAs, or set the update mode of {name} to Off and remove its "
     "startupBoost."
 )
-_HISTORY = "History is still being loaded"
+_YOUNGER_VPAS = "YoungerVPAs"
+_SHARED = (
+    "This VPA controls the pods of its target. These VPAs with the same target change no pod: "
+    "{names}. Delete them, or set the update mode of this VPA to Off and remove its startupBoost."
+)
+_HISTORY = (
+    "History from Prometheus is still being loaded. A recommendation that was published before "
+    "stays until then."
+)
 _NO_USAGE = "NoUsage"
 _NO_SAMPLES = (
     "{names}: no usage is known. The metrics API has to report the container first, which it does "
     "not do for one that ends within seconds."
 )
-_SHOWN_NAMES = 20  # containers in a NoSamples message
+_UNITS = ((3600, "h"), (60, "m"), (1, "s"))
+_SHOWN_NAMES = 20  # containers or VPAs in a message
 _HISTORY_EXPIRED = "HistoryExpired"
 _STALE = (
     "{names}: the history of usage expired. The last recommendation stays until there is one "
     "confidence interval of new usage; an OOM kill raises memory before that."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LittleHistory:
+    """Containers with less than one confidence interval of usage.
+
+    Whole quarters change four times in an interval, and a message with them is seldom written.
+    """
+
+    containers: tuple[str, ...]
+    quarters: int  # of an interval that are known, of the resource with the least: 0 to 3
+    interval: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +92,8 @@ class StatusFindings:
     pods: int  # number of pods that its selector matches
     unsupported: str = ""
     controlled_by: str = ""  # the name of the VPA that controls the target's pods instead
-    low_confidence: bool = False
+    controls: tuple[str, ...] = ()  # the names of VPAs that this one controls the pods of
+    little_history: LittleHistory | None = None
     fetching_history: bool = False
     unknown: tuple[str, ...] = ()  # containers without samples
     stale: tuple[str, ...] = ()  # containers whose history expired
@@ -190,18 +217,45 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
     if findings.controlled_by:
         message = _CONTROLLED.format(name=findings.controlled_by)
         yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, message
-    if findings.low_confidence and findings.recommendation:
-        yield ConditionType.LOW_CONFIDENCE, "True", "", _LOW_CONFIDENCE
+    if findings.controls:
+        message = _SHARED.format(names=_listed(findings.controls))
+        yield ConditionType.TARGET_SHARED, "True", _YOUNGER_VPAS, message
+    if findings.little_history is not None and findings.recommendation:
+        message = _low_confidence(findings.little_history)
+        yield ConditionType.LOW_CONFIDENCE, "True", "", message
     if findings.fetching_history:
         yield ConditionType.FETCHING_HISTORY, "True", "", _HISTORY
     if findings.unknown:
-        names = ", ".join(findings.unknown[:_SHOWN_NAMES])
-        if len(findings.unknown) > _SHOWN_NAMES:
-            names += f" and {len(findings.unknown) - _SHOWN_NAMES} more"
-        yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, _NO_SAMPLES.format(names=names)
+        message = _NO_SAMPLES.format(names=_listed(findings.unknown))
+        yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, message
     if findings.stale:
         message = _STALE.format(names=", ".join(findings.stale))
         yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, message
+
+
+def _low_confidence(history: LittleHistory) -> str:
+    quarter, known = history.interval / QUARTERS, history.quarters
+    most = _length(quarter * (known + 1))
+    return _LOW_CONFIDENCE.format(
+        names=_listed(history.containers),
+        known=f"{_length(quarter * known)} to {most}" if known else f"less than {most}",
+        interval=_length(history.interval),
+        left=_length(history.interval - quarter * known),
+    )
+
+
+def _length(time: timedelta) -> str:
+    """Return a time with three digits in its largest unit, such as ``4.5h``."""
+    seconds = time.total_seconds()
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return f"{seconds / size:.3g}{unit}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return at most 20 names, and the number of the others."""
+    shown = ", ".join(names[:_SHOWN_NAMES])
+    more = len(names) - _SHOWN_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _texts(values: ResourceQuantities) -> dict[str, str]:

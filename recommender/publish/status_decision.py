@@ -13,16 +13,18 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
+from common.resources import CPU
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
 from recommender.estimate.step_reasons import StepReason
-from recommender.estimate.vpa_estimates import ContainerEstimate, VpaEstimate
+from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.status import (
     ConditionType,
+    LittleHistory,
     StatusFindings,
     is_provided,
     is_true,
@@ -135,7 +137,8 @@ def decide(
         controlled_by=loaded.controlled_by,
         groups=estimate.groups,
         has_pods=pods > 0,
-        is_confident=estimate.is_confident,
+        controls=loaded.controls,
+        known_quarters=estimate.known_quarters,
         targets=array("q", estimate.targets.tobytes()),
         bounds=array("q", estimate.bounds.tobytes()),
     )
@@ -242,15 +245,34 @@ def _findings(
         pods=pods,
         unsupported=loaded.resolution.message,
         controlled_by=loaded.controlled_by,
-        low_confidence=any(
-            confidence < 1
-            for one in estimated
-            if one.container in names
-            for confidence in one.confidence.values()
+        controls=loaded.controls,
+        little_history=_little_history(
+            [one for one in estimated if one.container in names], context.settings.estimation
         ),
         fetching_history=context.fetching_history,
         unknown=processed.selected.unknown,
         stale=processed.selected.stale,
+    )
+
+
+def _little_history(
+    published: Sequence[ContainerEstimate], settings: EstimationSettings
+) -> LittleHistory | None:
+    """Return the containers with less than one confidence interval of usage; None if none has."""
+    little = [
+        (confidence, resource, one.container)
+        for one in published
+        for resource, confidence in one.confidence.items()
+        if confidence < 1
+    ]
+    if not little:
+        return None
+    least, resource, _ = min(little)
+    interval = settings.cpu_confidence if resource == CPU else settings.memory_confidence
+    return LittleHistory(
+        containers=tuple(sorted({container for _, _, container in little})),
+        quarters=int(least * QUARTERS),
+        interval=interval,
     )
 
 
@@ -266,7 +288,7 @@ def _wanted(
     # one on a few live samples (X72).
     if (
         findings.fetching_history
-        and findings.low_confidence
+        and findings.little_history is not None
         and findings.recommendation
         and is_provided(vpa.status)
     ):

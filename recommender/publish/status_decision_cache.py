@@ -20,7 +20,8 @@ class DecisionInputs:
     controlled_by: str
     groups: Sequence[ContainerGroup]
     has_pods: bool
-    is_confident: bool  # there is enough history
+    controls: tuple[str, ...]
+    known_quarters: int  # of a confidence interval, see VpaEstimate
     targets: "array[int]"  # estimates of all containers
     bounds: "array[int]" = field(compare=False)
 

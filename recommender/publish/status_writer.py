@@ -16,6 +16,7 @@ from common.patches import add
 from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.publish.status_decision import PublishingSettings, StatusDecision
+from recommender.publish.target_log import log_target
 from recommender.sources.conversion import vpa_key
 from recommender.write_failures import WriteFailures
 
@@ -52,7 +53,8 @@ class StatusWriter:
         async def write_one(decision: StatusDecision) -> None:
             with self._errors.around("write", VPAS.kind, *vpa_key(decision.vpa)):
                 answer = await self._written(decision)
-                if answer is not None:
+                if answer is not None and decision.wanted is not None:
+                    log_target(decision.vpa, decision.wanted)
                     written(decision, answer)
 
         seconds = self._settings.interval.total_seconds()

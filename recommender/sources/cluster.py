@@ -148,6 +148,9 @@ class VpaLoader:
             key=vpa_key,
         )
         controlled = controlled_vpas(known)
+        controls: dict[VpaKey, list[str]] = {}
+        for (namespace, name), by in sorted(controlled.items()):
+            controls.setdefault(VpaKey(namespace, by), []).append(name)
         found: dict[VpaKey, LoadedVpa] = {}
 
         async def load_one(vpa: VerticalPodAutoscaler) -> None:
@@ -156,7 +159,12 @@ class VpaLoader:
             found[key] = self._loaded.get(key) or LoadedVpa(vpa=vpa, resolution=unreadable(_BUG))
             with self._metrics.object_errors.around("resolve", VPAS.kind, *key):
                 resolution, by = await self._resolve(vpa), controlled.get(key, "")
-                found[key] = LoadedVpa(vpa=vpa, resolution=resolution, controlled_by=by)
+                found[key] = LoadedVpa(
+                    vpa=vpa,
+                    resolution=resolution,
+                    controlled_by=by,
+                    controls=tuple(controls.get(key, ())),
+                )
 
         in_turn = pausing(self._targets.postponed_first(ours), every=_RESOLVED)
         await run_concurrently(in_turn, load_one, workers=self._workers)

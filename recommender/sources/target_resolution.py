@@ -36,6 +36,7 @@ class LoadedVpa:
     vpa: VerticalPodAutoscaler
     resolution: TargetResolution
     controlled_by: str = ""  # another VPA that controls the target's pods; empty: none
+    controls: tuple[str, ...] = ()  # the names of the VPAs whose pods it controls instead
 
     def is_unchanged_since(self, before: "LoadedVpa | None") -> bool:
         """Return True if it has the same version of the VPA and the same resolution."""

@@ -77,6 +77,14 @@ def test_printer_columns() -> None:
     ]
 
 
+def test_printer_columns_of_checkpoints() -> None:
+    columns = definition("verticalpodautoscalercheckpoints")["spec"]["versions"][0][
+        "additionalPrinterColumns"
+    ]
+    names = [column["name"] for column in columns if not column.get("priority")]
+    assert names == ["VPA", "Container", "Samples", "Saved", "Age"]
+
+
 def test_the_quantity_pattern_matches_only_quantities() -> None:
     schema = definition("verticalpodautoscalers")["spec"]["versions"][0]["schema"]
     policy = schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["resourcePolicy"]

@@ -1,18 +1,26 @@
 """``kubectl vpa`` on the real control plane with our components installed."""
 
+import base64
 import contextlib
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 
+from certs.authority import create, rsa_key
 from cli_program import run_cli
-from common.kube.endpoints import HPAS, PODS
+from common.kube.ca_bundle import CONFIGURATION_NAME
+from common.kube.client import PatchType
+from common.kube.endpoints import HPAS, MUTATING_WEBHOOKS, PODS
+from common.runtime.clock import SystemClock
+from e2e.accounts import VPA_RESOURCE, account, kubeconfig_of, three_accounts
 from e2e.cluster import OTHER_RECOMMENDER, Case
-from e2e.installation import ADMISSION, OPS_PORTS, SYSTEM, UPDATER
+from e2e.installation import ADMISSION, COMPONENTS, OPS_PORTS, RECOMMENDER, SYSTEM, UPDATER
 from e2e.pods import LARGE, hpa
 from e2e.relayed_components import create_pod_with, other_address, relay
+from kubectl_vpa.cluster.installation import SERVICES
 
+_LIFETIME = timedelta(days=100)
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
 
@@ -52,6 +60,95 @@ async def test_the_doctor_finds_what_is_broken(case: Case) -> None:
         assert {("error", "components"), ("error", "dry-run")} <= found
 
 
+@pytest.mark.parametrize(
+    ("binding", "denied"),
+    [
+        ("system:metrics-reader", {RECOMMENDER: "list pods"}),
+        ("system:vpa-status-actor", {RECOMMENDER: "patch verticalpodautoscalers/status"}),
+        ("system:vpa-evictioner-binding", {UPDATER: "create pods/eviction"}),
+        (
+            "system:vpa-target-reader-binding",
+            dict.fromkeys(COMPONENTS, "list deployments, list replicasets"),
+        ),
+    ],
+)
+async def test_the_doctor_names_the_permissions_that_an_account_lacks(
+    case: Case, binding: str, denied: dict[str, str]
+) -> None:
+    await _healthy(case)
+    kubectl = case.cluster.kubectl
+    await kubectl("delete", "clusterrolebinding", binding)
+    try:
+        printed = await run_cli(kubectl.kubeconfig, "doctor", "-n", case.namespace, "-o", "json")
+    finally:
+        await case.cluster.installation.restore()
+    found = {
+        each["about"].rpartition(":")[2]: each["message"]
+        for each in printed.items
+        if each["check"] == "rbac"
+    }
+    assert found.keys() == denied.keys()
+    for name, permissions in denied.items():
+        for permission in permissions.split(", "):
+            assert permission in found[name]
+    assert printed.code == 1
+
+
+_NO_SERVICE = "Service kube-system/vpa-webhook doesn't exist"
+_NO_PODS = "Service kube-system/vpa-webhook has no ready pod"
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [pytest.param(None, _NO_SERVICE, id="deleted"), pytest.param("none", _NO_PODS, id="no pods")],
+)
+async def test_the_doctor_finds_a_webhook_without_a_service_or_pods(
+    case: Case, selector: str | None, message: str
+) -> None:
+    await _healthy(case)
+    kubectl = case.cluster.kubectl
+    await kubectl("delete", "service", "vpa-webhook", namespace=SYSTEM)
+    try:
+        if selector is not None:
+            spec = {"selector": {"app": selector}, "ports": [{"port": 443}]}
+            service = {"metadata": {"name": "vpa-webhook"}, "spec": spec}
+            await case.cluster.client.create(SERVICES, service, namespace=SYSTEM)
+        printed = await run_cli(kubectl.kubeconfig, "doctor", "-n", case.namespace, "-o", "json")
+    finally:
+        await kubectl("delete", "service", "vpa-webhook", "--ignore-not-found", namespace=SYSTEM)
+        await case.cluster.installation.restore()
+    found = {
+        each["check"]: each["message"] for each in printed.items if each["severity"] == "error"
+    }
+    assert found["webhook"] == message
+    assert found.keys() <= {"webhook", "dry-run"}  # the API server may keep its connection
+
+
+async def test_the_doctor_finds_a_ca_that_did_not_sign_the_certificate(case: Case) -> None:
+    """Our admission repairs this when it runs."""
+    await _healthy(case)
+    made = create(["localhost"], make_key=rsa_key, now=SystemClock().now(), lifetime=_LIFETIME)
+    bundle = base64.b64encode(made.authority.certificate).decode()
+    replaced = {"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}
+    async with case.cluster.installation.scaled_to_zero(ADMISSION):
+        await case.cluster.client.patch(
+            MUTATING_WEBHOOKS, CONFIGURATION_NAME, [replaced], patch_type=PatchType.JSON
+        )
+        kubeconfig = case.cluster.kubectl.kubeconfig
+        printed = await run_cli(kubeconfig, "doctor", "-n", case.namespace, "-o", "json")
+    found = {each["check"]: each for each in printed.items if each["severity"] == "error"}
+    assert found.keys() == {"certificates", "components", "dry-run"}
+    assert found["certificates"]["about"] == "Secret kube-system/vpa-tls-certs"
+    assert found["certificates"]["message"].startswith("the CA in vpa-webhook-config didn't sign")
+
+
+@pytest.mark.concurrent
+async def test_the_doctor_finds_an_hpa(case: Case) -> None:
+    await _healthy(case)
+    await case.create(HPAS, _hpa("web"))
+    assert await _findings(case) == (3, {("warning", "hpa")})
+
+
 @pytest.mark.concurrent
 async def test_status_and_an_hpa(case: Case) -> None:
     await case.deploy("web", requests=LARGE)
@@ -87,24 +184,18 @@ async def test_an_export_is_accepted_by_the_api_server(case: Case) -> None:
         assert f"{kind}.".encode() in (await kubectl(*words)).encode()
 
 
-async def _kubeconfig_of(case: Case, account: str, *resources: str) -> Path:
+async def _kubeconfig_of(case: Case, name: str, *resources: str) -> Path:
     """Create an account that may list resources in the namespace; return its kubeconfig."""
-    kubectl = case.cluster.kubectl
+    token = await account(case, name)
     for words in (
-        ("create", "serviceaccount", account),
-        ("create", "role", account, "--verb=list", f"--resource={','.join(resources)}"),
+        ("create", "role", name, "--verb=list", f"--resource={','.join(resources)}"),
         (
-            *("create", "rolebinding", account, f"--role={account}"),
-            f"--serviceaccount={case.namespace}:{account}",
+            *("create", "rolebinding", name, f"--role={name}"),
+            f"--serviceaccount={case.namespace}:{name}",
         ),
     ):
-        await kubectl(*words, namespace=case.namespace)
-    token = (await kubectl("create", "token", account, namespace=case.namespace)).strip()
-    content = yaml.safe_load(kubectl.kubeconfig.read_text())
-    content["users"] = [{**content["users"][0], "user": {"token": token}}]
-    file = kubectl.kubeconfig.with_name(f"{case.namespace}-{account}")
-    file.write_text(yaml.safe_dump(content))
-    return file
+        await case.cluster.kubectl(*words, namespace=case.namespace)
+    return kubeconfig_of(case, name, token)
 
 
 @pytest.mark.concurrent
@@ -113,13 +204,12 @@ async def test_a_person_sees_what_his_rights_allow_and_a_note_about_the_rest(cas
     await case.wait_until_measured("web")
     await case.create_vpa("web", "Initial", recommenders=OTHER_RECOMMENDER)
     await case.set_recommendation("web", app=_SMALL)
-    vpas = "verticalpodautoscalers.autoscaling.k8s.io"
-    blind = await _kubeconfig_of(case, "blind", vpas)
+    blind = await _kubeconfig_of(case, "blind", VPA_RESOURCE)
     printed = await run_cli(blind, "status", "-n", case.namespace, "-o", "json")
     (web,) = printed.items
     assert (web["reason"], web["cpu"]["target"], web["pods"]) == ("pods_not_seen", "100m", None)
     assert f"pods in {case.namespace}: you may not list them" in printed.json["notes"]
-    sighted = await _kubeconfig_of(case, "sighted", vpas, "pods", "replicasets.apps")
+    sighted = await _kubeconfig_of(case, "sighted", VPA_RESOURCE, "pods", "replicasets.apps")
     printed = await run_cli(sighted, "status", "-n", case.namespace, "-o", "json")
     (web,) = printed.items
     assert (web["reason"], web["pods"]) == ("next_pod", 2)
@@ -142,9 +232,8 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
     await case.wait_until_measured("web", 1)
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
     await case.set_recommendation("web", app=_SMALL)
-    vpas = "verticalpodautoscalers.autoscaling.k8s.io"
-    person = await _kubeconfig_of(case, "person", vpas, "pods", "replicasets.apps")
-    account = f"--serviceaccount={namespace}:person"
+    person = await _kubeconfig_of(case, "person", VPA_RESOURCE, "pods", "replicasets.apps")
+    bound = f"--serviceaccount={namespace}:person"
 
     async def plan() -> tuple[str, list[str], list[str]]:
         """Return source, notes and reasons of the plan."""
@@ -169,7 +258,7 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
         assert f"{about} list pods in all namespaces" in notes
         role = f"{namespace}-pods"
         await cluster.kubectl("create", "clusterrole", role, "--verb=list", "--resource=pods")
-        words = ("clusterrolebinding", role, f"--clusterrole={role}", account)
+        words = ("clusterrolebinding", role, f"--clusterrole={role}", bound)
         await cluster.kubectl("create", *words)
         for kind in ("clusterrole", "clusterrolebinding"):
             stack.push_async_callback(cluster.kubectl, "delete", kind, role)
@@ -179,7 +268,7 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
         role = f"{namespace}-proxy"
         words = ("role", role, "--verb=get", "--resource=pods/proxy")
         await cluster.kubectl("create", *words, namespace=SYSTEM)
-        words = ("rolebinding", role, f"--role={role}", account)
+        words = ("rolebinding", role, f"--role={role}", bound)
         await cluster.kubectl("create", *words, namespace=SYSTEM)
         for kind in ("role", "rolebinding"):
             stack.push_async_callback(cluster.kubectl, "delete", kind, role, namespace=SYSTEM)
@@ -188,3 +277,39 @@ async def test_a_person_with_the_right_reads_the_updaters_plan(case: Case) -> No
             return (await plan()) == ("updater", [], ["below_min_replicas"])
 
         await cluster.wait_for(answered, "the plan is that of the updater")
+
+
+async def test_each_person_sees_the_namespaces_in_which_he_may_list_vpas(case: Case) -> None:
+    cluster, mine, other = case.cluster, case.namespace, f"{case.namespace}-other"
+    await cluster.kubectl("create", "namespace", other)
+    neighbour = Case(cluster, other)
+    checkpoints = "verticalpodautoscalercheckpoints.autoscaling.k8s.io"
+    readable = (VPA_RESOURCE, checkpoints, "pods", "replicasets.apps", "deployments.apps")
+    try:
+        for each in (case, neighbour):
+            await each.create_vpa("web", "Initial", recommenders=OTHER_RECOMMENDER)
+            await each.set_recommendation("web", app=_SMALL)
+        async with three_accounts(case, verb="get,list", resources=readable) as tokens:
+            files = {name: kubeconfig_of(case, name, token) for name, token in tokens.items()}
+            everywhere = await run_cli(files["all"], "status", "-A", "-o", "json")
+            assert {mine, other} <= {each["namespace"] for each in everywhere.items}
+            for name, namespace, code in (
+                ("all", other, 0),
+                ("one", mine, 0),
+                ("one", other, 1),
+                ("none", mine, 1),
+            ):
+                for words in (("status",), ("why", "vpa/web"), ("export",)):
+                    printed = await run_cli(files[name], *words, "-n", namespace)
+                    seen = (name, namespace, words, printed.out, printed.err)
+                    assert printed.code == code, seen
+                    if code:
+                        assert printed.out == "", seen
+                        assert 'cannot list resource "verticalpodautoscalers"' in printed.err, seen
+                    assert tokens[name] not in printed.out + printed.err
+            for name in ("one", "none"):
+                printed = await run_cli(files[name], "status", "-A")
+                assert (printed.code, printed.out) == (1, "")
+                assert other not in printed.err
+    finally:
+        await cluster.kubectl("delete", "namespace", other, "--wait=false")

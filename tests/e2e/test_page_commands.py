@@ -4,6 +4,7 @@ The pages have a namespace ``shop`` with the Deployment ``web`` and three VPAs: 
 for the same target, and ``missing`` for a target that doesn't exist.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -70,7 +71,8 @@ def _fill(folder: Path, page: str, cluster: Cluster) -> None:
 
 async def _run_page(page: str, cluster: Cluster, folder: Path) -> None:
     _fill(folder, page, cluster)
-    variables = {"KUBECONFIG": str(folder / "kubeconfig")}
+    plugins = f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"  # kubectl-vpa
+    variables = {"KUBECONFIG": str(folder / "kubeconfig"), "PATH": plugins}
     await run_commands(commands(page), folder, variables, changed=rehearsed)
 
 

@@ -12,12 +12,12 @@ from common.kube.endpoints import PODS
 from common.read_model.admission import ADMISSIONS_PATH, REGISTRATION_PATH
 from common.read_model.recommender import VPAS_PATH
 from common.read_model.updater import PLAN_PATH
+from e2e.accounts import three_accounts
 from e2e.cluster import Case, Cluster
 from e2e.installation import ADMISSION, COMPONENTS, OPS_PORTS, RECOMMENDER, SYSTEM, UPDATER
 from e2e.relayed_components import address_of_api_server, create_pod_with, other_address, relay
 
 PATHS = {RECOMMENDER: VPAS_PATH, UPDATER: PLAN_PATH, ADMISSION: ADMISSIONS_PATH}
-_VPAS = "verticalpodautoscalers.autoscaling.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -44,33 +44,6 @@ async def fetch(host: str, port: int, path: str, token: str = "") -> Answer:
         session.get(f"http://{host}:{port}{path}", headers=headers) as response,
     ):
         return Answer(response.status, await response.text())
-
-
-async def account(case: Case, name: str) -> str:
-    """Create a service account in the namespace of the case, and return its token."""
-    kubectl = case.cluster.kubectl
-    await kubectl("create", "serviceaccount", name, namespace=case.namespace)
-    return (await kubectl("create", "token", name, namespace=case.namespace)).strip()
-
-
-@contextlib.asynccontextmanager
-async def three_accounts(case: Case) -> AsyncIterator[dict[str, str]]:
-    """Yield tokens of accounts with rights in all namespaces, in that of the case, and in none."""
-    kubectl, namespace = case.cluster.kubectl, case.namespace
-    role = f"{namespace}-readers"
-    tokens = {name: await account(case, name) for name in ("all", "one", "none")}
-    try:
-        await kubectl("create", "clusterrole", role, "--verb=get", f"--resource={_VPAS}")
-        all_of_them = f"--serviceaccount={namespace}:all"
-        await kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", all_of_them)
-        mine = f"--serviceaccount={namespace}:one"
-        await kubectl(
-            "create", "rolebinding", role, f"--clusterrole={role}", mine, namespace=namespace
-        )
-        yield tokens
-    finally:
-        for kind in ("clusterrolebinding", "clusterrole"):
-            await kubectl("delete", kind, role, "--ignore-not-found")
 
 
 async def test_each_account_reads_the_namespaces_in_which_it_may_get_vpas(case: Case) -> None:

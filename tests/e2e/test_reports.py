@@ -95,7 +95,9 @@ async def test_a_condition_names_the_older_vpa_that_controls_the_pods(case: Case
     other = {"web": "aged", "aged": "web"}[first]
     conditions = await case.wait_for_conditions(other, ControlledByAnotherVPA="True")
     assert f"VPA {first} has the same target" in conditions["ControlledByAnotherVPA"][1]
-    assert "ControlledByAnotherVPA" not in await case.conditions(first)
+    conditions = await case.wait_for_conditions(first, TargetShared="True")
+    assert f"change no pod: {other}." in conditions["TargetShared"][1]
+    assert "ControlledByAnotherVPA" not in conditions
     await case.edit(VPAS, first, updatePolicy={"updateMode": "Off"})
     await case.wait_for_conditions(other, ControlledByAnotherVPA=None)
 

@@ -4,6 +4,7 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,11 @@ class AdmissionHook:
         return web.json_response({**kinds, "response": response})
 
     @contextlib.asynccontextmanager
-    async def serving(self, folder: Path) -> AsyncIterator[dict[str, Any]]:
+    async def serving(
+        self, folder: Path, *, lifetime: timedelta = timedelta(days=2)
+    ) -> AsyncIterator[dict[str, Any]]:
         """Serve reviews; yield the webhook configuration to create."""
-        bundle = throwaway_bundle()
+        bundle = throwaway_bundle(lifetime)
         async with (
             following(self.cluster.caches),
             serving_hook(self.handle, bundle.server, folder) as port,

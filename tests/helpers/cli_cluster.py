@@ -14,10 +14,11 @@ from typing import Any
 from common.errors import KubeError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, POD_METRICS, PODS, VPAS, Endpoint
+from common.runtime.clock import Clock
 from fake_api import TIMEOUT
 from kubectl_program import KUBECTL
 from sandbox.cluster import Cluster, running_cluster
-from sandbox.scenario import parse_scenario
+from sandbox.scenario import Scenario, parse_scenario
 from workloads import NAMESPACE, autoscaler, prepare
 
 BUDGETS: Endpoint[dict[str, Any]] = Endpoint(
@@ -141,9 +142,16 @@ class CliCluster:
 
 
 @asynccontextmanager
-async def cli_cluster(folder: Path) -> AsyncIterator[CliCluster]:
+async def cli_cluster(
+    folder: Path,
+    *,
+    scenario: Scenario = SCENARIO,
+    clock: Clock | None = None,
+    metrics: bool = True,
+) -> AsyncIterator[CliCluster]:
     """Run the cluster with the definitions of the VPA and the namespace of the workloads."""
-    async with running_cluster(SCENARIO) as sandbox, sandbox.client("test") as client:
+    running = running_cluster(scenario, clock=clock, metrics=metrics)
+    async with running as sandbox, sandbox.client("test") as client:
         await prepare(client)
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(sandbox.kubeconfig)

@@ -37,7 +37,7 @@ CONTROL_PLANE = tuple(
     for name in (
         *("quick-start", "eviction-requirements", "install", "configuration", "security", "sizing"),
         *("checkpoints", "events", "monitoring", "troubleshooting", "certificates"),
-        *("control-plane", "upgrade", "uninstall"),
+        *("control-plane", "upgrade", "uninstall", "tour"),
     )
 )
 COMPONENTS = ("README.md", "docs/debugging.md", "docs/read-api.md")

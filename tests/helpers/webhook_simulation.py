@@ -117,10 +117,10 @@ def note_policy_writer(cluster: Cluster, name: str) -> None:
     cluster.api.store.update(STORED_VPAS, vpa)
 
 
-def throwaway_bundle() -> Bundle:
+def throwaway_bundle(lifetime: timedelta = timedelta(days=2)) -> Bundle:
     """Return a certificate for loopback, valid by the real clock, which TLS uses."""
     now = SystemClock().now()
-    return create(["127.0.0.1"], make_key=rsa_key, now=now, lifetime=timedelta(days=2))
+    return create(["127.0.0.1"], make_key=rsa_key, now=now, lifetime=lifetime)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,13 @@ import pytest
 import pytest_asyncio
 
 from cli_cluster import CliCluster, cli_cluster, fill
+from cli_installation import CliInstallation
 from cli_program import run_cli
-from common.kube.endpoints import DEPLOYMENTS, LEASES, MUTATING_WEBHOOKS, PODS
+from common.kube.endpoints import MUTATING_WEBHOOKS, PODS
 from kubectl_vpa.judge.findings import COMPONENTS
+from webhook_simulation import POD_RULE
 from workloads import NAMESPACE
 
-SYSTEM = "kube-system"
 SCREEN = Path(__file__).parent / "screens" / "doctor-100.txt"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,49 +61,19 @@ async def test_an_empty_namespace_has_findings_about_the_installation_only(
     assert printed.code == 1
 
 
-async def install_reference(cluster: CliCluster) -> None:
-    """Create the objects of an installation of the reference; its programs don't run."""
-    client = cluster.client
-    for name in COMPONENTS:
-        labels = {"app": name}
-        container: dict[str, Any] = {"name": "main", "image": f"registry.example/{name}:1.8.0"}
-        container["args"] = ["--leader-elect=true"]
-        spec = {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"serviceAccountName": name, "containers": [container]},
-            },
-        }
-        deployment = {"metadata": {"name": name}, "spec": spec}
-        await client.create(DEPLOYMENTS.as_dicts(), deployment, namespace=SYSTEM)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251 - Leases have the real time
-    for name in ("vpa-recommender-lease", "vpa-updater", "vpa-admission-controller"):
-        spec = {"holderIdentity": f"{name}-holder", "renewTime": now, "leaseDurationSeconds": 60}
-        lease = {"metadata": {"name": name}, "spec": spec}
-        await client.create(LEASES.as_dicts(), lease, namespace=SYSTEM)
-    rule = {
-        "operations": ["CREATE"],
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "resources": ["pods"],
-    }
-    webhook = {
+async def test_an_installation_of_the_reference_is_understood(cluster: CliCluster) -> None:
+    """Its webhook doesn't answer and fails open, so new pods are not patched."""
+    await CliInstallation(cluster).install()
+    hook: dict[str, Any] = {
         "name": "vpa.k8s.io",
         "clientConfig": {"url": "https://127.0.0.1:9/"},
-        "rules": [rule],
+        "rules": [POD_RULE],
         "failurePolicy": "Ignore",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-    configuration = {"metadata": {"name": "vpa-webhook-config"}, "webhooks": [webhook]}
-    await client.create(MUTATING_WEBHOOKS, configuration)
-
-
-async def test_an_installation_of_the_reference_is_understood(cluster: CliCluster) -> None:
-    """Its webhook doesn't answer and fails open, so new pods are not patched."""
-    await install_reference(cluster)
+    configuration = {"metadata": {"name": "vpa-webhook-config"}, "webhooks": [hook]}
+    await cluster.client.create(MUTATING_WEBHOOKS, configuration)
     await cluster.until_running(17 + len(COMPONENTS))
     printed = await run_cli(cluster.kubeconfig, "doctor", "-o", "json")
     found = {(each["check"], each["severity"]): each["message"] for each in printed.items}

@@ -24,6 +24,7 @@ from recommender_harness import (
     killed,
     pod,
     prepare,
+    published,
     running,
     target,
     usage,
@@ -51,6 +52,18 @@ async def test_usage_becomes_a_status_and_a_checkpoint() -> None:
             assert created["spec"] == {"vpaObjectName": "web", "containerName": "app"}
             assert created["status"]["cpuHistogram"]["bucketWeights"] == {"8": 10000}
             assert process.sample("vpa_recommender_aggregate_container_states_count") == 1
+
+
+async def test_a_changed_target_is_logged_with_old_and_new_amounts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[published(vpa(), cpu="1", memory="250Mi")])
+        async with running(api) as process:
+            await process.cycle()
+    (line,) = (each for each in caplog.records if each.message == "target changed")
+    assert (line.__dict__["vpa"], line.__dict__["changes"]) == ("shop/web", "app cpu 1 -> 126m")
 
 
 async def test_a_restart_continues_from_status_and_checkpoint() -> None:

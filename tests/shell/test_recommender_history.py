@@ -74,7 +74,10 @@ async def test_live_samples_are_used_while_history_is_fetched() -> None:
         async with fetching(api, prometheus) as process:
             await process.cycle()
             assert target(api) == LIVE
-            assert conditions(api)["FetchingHistory"] == "History is still being loaded"
+            assert conditions(api)["FetchingHistory"] == (
+                "History from Prometheus is still being loaded. A recommendation that was "
+                "published before stays until then."
+            )
             assert not [route for route in api.routes if "checkpoints/" in route]
             prometheus.go.set()
             await complete(process)

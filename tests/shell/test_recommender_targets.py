@@ -132,3 +132,22 @@ async def test_x115_a_vpa_names_the_older_one_of_its_target_until_that_is_delete
             process.clock.forward(timedelta(minutes=1))
             await process.cycle()
             assert "ControlledByAnotherVPA" not in conditions(api)
+
+
+async def test_x115_the_controlling_vpa_names_the_younger_one_until_that_is_deleted() -> None:
+    younger = vpa("younger", targetRef=vpa()["spec"]["targetRef"])
+    younger["spec"]["recommenders"] = [{"name": "another-recommender"}]
+    older = vpa()
+    for hours, made in ((10, older), (11, younger)):
+        made["metadata"]["creationTimestamp"] = f"2026-01-02T{hours}:00:00Z"
+    async with FakeApi() as api:
+        prepare(api, verticalpodautoscalers=[older, younger])
+        async with running(api) as process:
+            await process.cycle()
+            assert "change no pod: younger." in conditions(api)["TargetShared"]
+            feed = WatchProtocol(VerticalPodAutoscaler, resource_version="10").feed
+            gone = younger | {"metadata": younger["metadata"] | {"resourceVersion": "11"}}
+            process.informers.vpas._apply(next(feed(watch_line("DELETED", gone))))
+            process.clock.forward(timedelta(minutes=1))
+            await process.cycle()
+            assert "TargetShared" not in conditions(api)

@@ -29,7 +29,7 @@ from common.api.core import (
 )
 from common.api.meta import ObjectMeta
 from kubectl_vpa.cluster.needed_permissions import NEEDED
-from kubectl_vpa.commands.doctor import CHECKS
+from kubectl_vpa.commands.doctor import find
 from kubectl_vpa.judge.findings import (
     ADMISSION,
     COMPONENTS,
@@ -128,13 +128,13 @@ HEALTHY = Facts(
 def findings(facts: Facts) -> list[Finding]:
     judged = [judge_vpa(each, now=NOW) for each in facts.vpas]
     complete = dataclasses.replace(facts, results=judged)
-    return [finding for check in CHECKS for finding in check(complete)]
+    return list(find(complete))
 
 
 def test_a_healthy_installation_has_one_line_for_each_check() -> None:
     found = findings(HEALTHY)
     assert {each.severity for each in found} == {Severity.OK}
-    assert len(found) == len({each.check for each in found}) == len(CHECKS)
+    assert len(found) == len({each.check for each in found}) == 16
 
 
 def without(name: str) -> tuple[ComponentPod, ...]:
@@ -239,7 +239,7 @@ CASES = [
         {"components": (*without(UPDATER), component(UPDATER, ready=False))},
         "components",
         ERROR,
-        "none of its 1 pods is ready",
+        "its pod is not ready",
         UPDATER,
     ),
     Case(
@@ -280,7 +280,7 @@ CASES = [
         {"leases": other_leases(admission_controller=None)},
         "leases",
         ERROR,
-        "there is no Lease vpa-admission-controller",
+        "namespace kube-system has no Lease vpa-admission-controller",
         ADMISSION,
     ),
     Case(
@@ -340,10 +340,18 @@ CASES = [
     Case(
         "the CA has ended",
         {"webhooks": (dataclasses.replace(WEBHOOK, expires=NOW),)},
-        "webhook",
+        "certificates",
         ERROR,
-        "its CA ended on 2026-01-02",
-        "vpa-webhook-config",
+        "it ended on 2026-01-02",
+        "CA of vpa-webhook-config",
+    ),
+    Case(
+        "another CA signed the serving certificate",
+        {"certificates": (Certificate(secret="s/c", expires=LATER, untrusted_by="hook"),)},
+        "certificates",
+        ERROR,
+        "the CA in hook didn't sign it, so the API server refuses it",
+        "Secret s/c",
     ),
     Case(
         "the serving certificate has ended",
@@ -526,6 +534,13 @@ def test_what_could_not_be_read_is_skipped() -> None:
         *("certificates", "hpa", "bare-pods", "quotas", "checkpoints"),
     }
     assert {each.severity for each in found} == {Severity.SKIPPED, Severity.OK}
+
+
+def test_without_their_definition_no_vpa_is_checked() -> None:
+    found = findings(dataclasses.replace(HEALTHY, served=(), vpas=(), bare_pods=None))
+    (skip,) = (each for each in found if each.severity is Severity.SKIPPED)
+    assert skip.check == "vpas"
+    assert "conflicts" not in {each.check for each in found}
 
 
 def test_a_refused_dry_run_is_no_error() -> None:

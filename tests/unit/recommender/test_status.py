@@ -19,7 +19,7 @@ from common.labels import EVERYTHING
 from common.quantity import Quantity
 from common.recommendation.processing import ContainerAmounts
 from common.target.owners import Controller
-from recommender.publish.status import StatusFindings, next_status
+from recommender.publish.status import LittleHistory, StatusFindings, next_status
 from recommender.publish.status_difference import is_due, status_difference
 from recommender.sources.target_resolution import resolved, unchecked
 
@@ -43,6 +43,12 @@ def test_the_condition_of_a_target_with_an_owner_names_the_owner() -> None:
 
 def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
     return msgspec.structs.replace(vpa(), status=VpaStatus(conditions=conditions))
+
+
+def little(
+    quarters: int, *containers: str, interval: timedelta = timedelta(hours=24)
+) -> LittleHistory:
+    return LittleHistory(containers=containers or ("app",), quarters=quarters, interval=interval)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +80,12 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
             id="an unusable target",
         ),
         pytest.param(
-            StatusFindings(recommendation=SOMETHING, pods=1, low_confidence=True),
+            StatusFindings(recommendation=SOMETHING, pods=1, little_history=little(0)),
             {"LowConfidence": "True", "RecommendationProvided": "True"},
             id="little history",
         ),
         pytest.param(
-            StatusFindings(recommendation=(), pods=1, low_confidence=True),
+            StatusFindings(recommendation=(), pods=1, little_history=little(0)),
             {"RecommendationProvided": "False"},
             id="little history, and no recommendation",
         ),
@@ -87,6 +93,11 @@ def with_conditions(*conditions: VpaCondition) -> VerticalPodAutoscaler:
             StatusFindings(recommendation=SOMETHING, pods=1, controlled_by="old"),
             {"ControlledByAnotherVPA": "True", "RecommendationProvided": "True"},
             id="another VPA controls the pods",
+        ),
+        pytest.param(
+            StatusFindings(recommendation=SOMETHING, pods=1, controls=("second",)),
+            {"RecommendationProvided": "True", "TargetShared": "True"},
+            id="it controls the pods of another VPA",
         ),
     ],
 )
@@ -140,6 +151,52 @@ def test_x115_the_condition_names_the_controlling_vpa_and_is_removed() -> None:
     before = msgspec.structs.replace(vpa(), status=status)
     after = next_status(before, StatusFindings(recommendation=SOMETHING, pods=1), NOW)
     assert [one.type for one in after.conditions or ()] == ["RecommendationProvided"]
+
+
+def message(findings: StatusFindings, kind: str) -> str:
+    conditions = next_status(vpa(), findings, NOW).conditions or ()
+    return next(one.message for one in conditions if one.type == kind)
+
+
+@pytest.mark.parametrize(
+    ("history", "want"),
+    [
+        pytest.param(
+            little(0),
+            "app: less than 6h of usage is known. The bounds stay wide until 24h is known, which "
+            "takes at most 24h more if no measurement is missing.",
+            id="less than a quarter",
+        ),
+        pytest.param(
+            little(3, "app", "sidecar"),
+            "app, sidecar: 18h to 24h of usage is known. The bounds stay wide until 24h is known, "
+            "which takes at most 6h more if no measurement is missing.",
+            id="the last quarter, of two containers",
+        ),
+        pytest.param(
+            little(1, interval=timedelta(hours=2)),
+            "app: 30m to 1h of usage is known. The bounds stay wide until 2h is known, which "
+            "takes at most 1.5h more if no measurement is missing.",
+            id="another interval",
+        ),
+    ],
+)
+def test_x1_the_message_of_low_confidence_has_the_history(
+    history: LittleHistory, want: str
+) -> None:
+    findings = StatusFindings(recommendation=SOMETHING, pods=1, little_history=history)
+    assert message(findings, "LowConfidence") == want
+
+
+def test_x115_the_controlling_vpa_names_the_others() -> None:
+    names = tuple(f"vpa-{number:02}" for number in range(21))
+    findings = StatusFindings(recommendation=SOMETHING, pods=1, controls=names)
+    found = message(findings, "TargetShared")
+    assert found.startswith(
+        "This VPA controls the pods of its target. These VPAs with the same target change no pod: "
+        "vpa-00, "
+    )
+    assert "vpa-19 and 1 more. Delete them, or set the update mode of this VPA to Off" in found
 
 
 def test_conditions_of_other_clients_stay_and_outdated_ones_are_removed() -> None:
