@@ -145,7 +145,7 @@ async def test_the_doctor_finds_a_ca_that_did_not_sign_the_certificate(case: Cas
 @pytest.mark.concurrent
 async def test_the_doctor_finds_an_hpa(case: Case) -> None:
     await _healthy(case)
-    await case.create(HPAS, _hpa("web"))
+    await case.create(HPAS, hpa("web"))
     assert await _findings(case) == (3, {("warning", "hpa")})
 
 

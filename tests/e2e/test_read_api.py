@@ -1,7 +1,6 @@
 """The read API on a real control plane: three accounts, and the pod proxy of the API server."""
 
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import aiohttp
