@@ -20,6 +20,10 @@ class Format(enum.StrEnum):
 _LIST_FORMATS = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV, Format.NAME)
 
 
+TEXT = "text"
+"""The value of ``--output`` for sentences."""
+
+
 class ExitCode(enum.IntEnum):
     """The exit code of a command."""
 
@@ -35,6 +39,27 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--kubeconfig", metavar="FILE", default="", help="Use this kubeconfig.")
     group.add_argument(
         "--context", metavar="NAME", default="", help="Use this context of the kubeconfig."
+    )
+
+
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that chooses one namespace."""
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", default="", help="Use this namespace. "
+        "Default: that of the context, else default.",
+    )  # fmt: skip
+
+
+def add_text_output(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that chooses the form of an explanation; the default is text."""
+    choices = (TEXT, str(Format.JSON), str(Format.YAML))
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=choices,
+        default=TEXT,
+        help=f"Print {', '.join(choices)}. Default: {TEXT}.",
     )
 
 

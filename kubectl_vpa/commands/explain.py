@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from common.errors import ConfigError
 from common.quantity import Quantity, QuantityError
 from common.resources import CPU, MEMORY
-from kubectl_vpa.arguments import ExitCode, Format, add_connection
+from kubectl_vpa.arguments import (
+    ExitCode,
+    Format,
+    add_connection,
+    add_namespace,
+    add_text_output,
+)
 from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.commands.session import Session, connected
@@ -30,7 +36,6 @@ from kubectl_vpa.results import (
 NAME = "explain"
 HELP = "Explain how each number of a VPA's recommendation is computed, with the percentile curve."
 
-_TEXT = "text"
 _DEFAULT_WIDTH = 80  # of a plot where the output is no terminal
 _NAMES = {"target": "target", "lowerBound": "lower bound", "upperBound": "upper bound"}
 _STYLES = {"target": "green", "lowerBound": "cyan", "upperBound": "magenta", "request": "yellow"}
@@ -43,22 +48,8 @@ _CAPTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("subject", metavar="NAME", help="Explain the VPA with this name.")
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="",
-        help="Use this namespace. Default: that of the context, else default.",
-    )
-    choices = (_TEXT, str(Format.JSON), str(Format.YAML))
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        choices=choices,
-        default=_TEXT,
-        help=f"Print {', '.join(choices)}. Default: {_TEXT}.",
-    )
+    add_namespace(parser)
+    add_text_output(parser)
     add_connection(parser)
 
 

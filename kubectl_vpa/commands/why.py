@@ -3,7 +3,13 @@
 import argparse
 import asyncio
 
-from kubectl_vpa.arguments import ExitCode, Format, add_connection
+from kubectl_vpa.arguments import (
+    ExitCode,
+    Format,
+    add_connection,
+    add_namespace,
+    add_text_output,
+)
 from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.cluster.subject import events_of, find
@@ -18,8 +24,6 @@ from kubectl_vpa.results import Explanation, ResultList
 NAME = "why"
 HELP = "Explain the state of a VPA, a pod or a workload, and what would change it."
 
-_TEXT = "text"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
@@ -28,22 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="Explain this VPA, pod or workload: a name, or KIND/NAME such as pod/web-1.",
     )
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="",
-        help="Use this namespace. Default: that of the context, else default.",
-    )
-    choices = (_TEXT, str(Format.JSON), str(Format.YAML))
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        choices=choices,
-        default=_TEXT,
-        help=f"Print {', '.join(choices)}. Default: {_TEXT}.",
-    )
+    add_namespace(parser)
+    add_text_output(parser)
     add_connection(parser)
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
-from common.quantity import Quantity, QuantityError
+from common.api.autoscaling import VerticalPodAutoscaler
+from common.quantity import Quantity
 from common.read_model.explanation import (
     ExcludedContainer,
     ExplainedContainer,
@@ -13,7 +13,6 @@ from common.read_model.explanation import (
 from common.read_model.recommender import ContainerHistograms, UsageHistogram
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
-from common.recommendation.processing import parse_recommendation
 from common.resources import CPU, MEMORY
 from kubectl_vpa.judge.group_verdict import mode_of
 from kubectl_vpa.judge.pod_groups import PodGroup
@@ -26,6 +25,7 @@ from kubectl_vpa.results import (
     NumberSource,
     NumberStep,
 )
+from recommender.publish.status import recommended_amounts
 
 Requests = Mapping[str, Mapping[str, str]]
 """Quantities by container and resource."""
@@ -42,7 +42,7 @@ def computed_vpa(
 ) -> ComputedVpa:
     """Return how the numbers of a VPA are computed; ``requests`` are the present ones."""
     by_name = {each.name: each.histograms for each in histograms}
-    published = published_amounts(vpa.status)
+    published = recommended_amounts(vpa.status)
     target = vpa.spec.target_ref
     containers = [
         _container(
@@ -64,16 +64,6 @@ def computed_vpa(
         held_up=explanation.unsupported or explanation.held_up,
         containers=(*containers, *map(_excluded, explanation.left_out)),
     )
-
-
-def published_amounts(status: VpaStatus) -> Mapping[str, ContainerAmounts]:
-    """Return the amounts in a status by container; none if they can't be read."""
-    if status.recommendation is None:
-        return {}
-    try:
-        return {each.name: each for each in parse_recommendation(status.recommendation)}
-    except QuantityError:
-        return {}
 
 
 def usual_requests(groups: Sequence[PodGroup] | None) -> Requests:

@@ -16,10 +16,10 @@ from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
 from common.resources import CPU, MEMORY
-from kubectl_vpa.judge.computed_numbers import published_amounts
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.results import NowAndSimulated, SimulatedNumbers, SimulatedTotal
 from recommender.model.keys import VpaKey
+from recommender.publish.status import recommended_amounts
 
 _RESOURCES = (CPU, MEMORY)
 _ALL = "*"
@@ -126,7 +126,9 @@ def simulated_numbers(
     for each in facts:
         meta, target = each.vpa.metadata, each.vpa.spec.target_ref
         key = _key(each)
-        before, after = (published_amounts(some.get(key, VpaStatus())) for some in (now, simulated))
+        before, after = (
+            recommended_amounts(some.get(key, VpaStatus())) for some in (now, simulated)
+        )
         pods = None if each.groups is None else sum(group.count for group in each.groups)
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name, _NOTHING), after.get(name, _NOTHING)
@@ -162,7 +164,7 @@ def deviating(facts: Iterable[VpaFacts], now: Statuses) -> int:
     A VPA without a recommendation doesn't count.
     """
     return sum(
-        _deviates(published_amounts(each.vpa.status), published_amounts(status))
+        _deviates(recommended_amounts(each.vpa.status), recommended_amounts(status))
         for each in facts
         if (status := now.get(_key(each))) is not None
     )
