@@ -52,9 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source",
         metavar="SOURCE",
-        type=From,
-        choices=tuple(From),
-        default=From.AUTO,
+        choices=tuple(map(str, From)),
+        default=str(From.AUTO),
         help="Take recommendations from vpas (their status), checkpoints, prometheus, or auto: the "
         "first of these that has one for a workload. Estimates are those that the recommender "
         "makes with the defaults of its flags. Default: auto.",
@@ -133,7 +132,7 @@ async def _contexts(arguments: argparse.Namespace) -> Sequence[str]:
 
 def _problem(arguments: argparse.Namespace, contexts: Sequence[str]) -> str:
     """Return why the arguments can't be used together; empty if they can."""
-    if arguments.source is From.PROMETHEUS and not arguments.prometheus_address:
+    if arguments.source == From.PROMETHEUS and not arguments.prometheus_address:
         return "--from=prometheus needs --prometheus-address"
     if arguments.prometheus_address and len(contexts) > 1:
         return "--prometheus-address has the usage of one cluster: use one --context with it"
@@ -149,7 +148,7 @@ async def _read(
         VpaError: the context can't be used, or its pods can't be read.
     """
     chosen = argparse.Namespace(**{**vars(arguments), "context": context})
-    sources = set(_SOURCES[arguments.source])
+    sources = set(_SOURCES[From(arguments.source)])
     if not arguments.prometheus_address:
         sources.discard(Source.PROMETHEUS)
     async with connected(chosen, screen) as session:

@@ -230,7 +230,7 @@ async def test_a_selector_selects_pods(observed: Observed) -> None:
         (("--from=prometheus",), "--from=prometheus needs --prometheus-address"),
         (("--cpu-price=-1",), "argument --cpu-price: must be from 0: '-1'"),
         (("--memory-price=cheap",), "argument --memory-price: not a number: 'cheap'"),
-        (("--from=metrics",), "argument --from: invalid From value: 'metrics'"),
+        (("--from=metrics",), "argument --from: invalid choice: 'metrics' (choose from "),
         (
             ("--context=a", "--context=b", "--prometheus-address=http://localhost:9090"),
             "--prometheus-address has the usage of one cluster: use one --context with it",
