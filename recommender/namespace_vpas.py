@@ -16,7 +16,14 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import OwnedObject
 from common.api.workloads import Job, has_ended
-from common.errors import ConflictError, DecodeError, KubeError, NotFoundError, NotLeadingError
+from common.errors import (
+    ConflictError,
+    DecodeError,
+    KubeError,
+    NotFoundError,
+    NotLeadingError,
+    UnreachableError,
+)
 from common.kube.client import PatchType
 from common.kube.endpoints import HPAS, NAMESPACES, VPAS, Endpoint
 from common.runtime.clock import Clock
@@ -204,8 +211,9 @@ class NamespaceVpas:
             meta = each.vpa.metadata
             try:
                 await self._apply(each)
-            except NotLeadingError:
-                return  # all other writes would fail, too
+            except (NotLeadingError, UnreachableError) as error:
+                self._failures.add(error, vpa=f"{meta.namespace}/{meta.name}")
+                return  # all other writes would fail, too, and delay the next cycle
             except (ConflictError, NotFoundError):
                 continue  # it has changed since it was read; the next pass decides again
             except (KubeError, DecodeError) as error:

@@ -155,7 +155,8 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     async with connected(arguments, screen) as session:
         new, skipped, left_out = await _decide(session, arguments, policy)
         screen.finish_progress()
-        screen.notes(filter(None, map(skip_message, skipped)), about="skipped")
+        messages = dict.fromkeys(map(skip_message, skipped))
+        screen.notes(filter(None, messages), about="skipped")
         screen.notes(left_out, about="skipped")
         screen.notes(filter(None, map(conflict_message, new)), about="warning")
         if creates:

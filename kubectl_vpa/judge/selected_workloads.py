@@ -72,14 +72,18 @@ def candidates(found: Iterable[ListedWorkload], exclusion: Exclusion) -> Iterato
 
 
 def skip_message(skipped: SkippedWorkload) -> str:
-    """Return why a workload gets no VPA; empty for one whose owner gets the VPA."""
+    """Return why a workload gets no VPA; empty for one whose owner gets the VPA.
+
+    The message is the same for all workloads of one custom resource: it may own many ReplicaSets.
+    """
     match skipped.reason:
         case SkipReason.OWNED:
             return ""
         case SkipReason.HAS_VPA:
             why = f"VPA {skipped.other} targets it already"
         case SkipReason.OWNED_BY_CUSTOM_KIND:
-            why = f"{skipped.other} owns it, so create a VPA by hand"
+            place = f"{skipped.other} in {skipped.workload.namespace}"
+            return f"workloads of {place}: create a VPA by hand"
         case SkipReason.EXCLUDED:
             why = f"it has the label {ENABLE}={EXCLUDED}"
         case SkipReason.NO_FREE_NAME:

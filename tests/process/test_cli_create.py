@@ -82,7 +82,7 @@ async def test_it_prints_vpas_and_says_which_workloads_get_none(cluster: CliClus
     assert printed.err.splitlines() == [
         "skipped: Deployment shop/api: VPA api targets it already",
         "skipped: Deployment shop/batch: it has the label vpa.autoscaling/enable=false",
-        "skipped: Deployment shop/cart: Shop main owns it, so create a VPA by hand",
+        "skipped: workloads of Shop main in shop: create a VPA by hand",
         NO_HPAS.rstrip(),
     ]
     assert list(await stored(cluster)) == ["api"], "nothing was created"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,7 @@ from fixed_clock import FixedClock
 from recommender.metrics import RecommenderMetrics
 from recommender.namespace_vpas import MOST_WRITES, NamespaceVpas
 from recommender.sources.informers import Informers
-from recommender_harness import START, Running, prepare, running, vpa
+from recommender_harness import START, Running, deployment, prepare, running, vpa
 from sandbox.cluster import running_cluster
 from workloads import NAMESPACE
 from workloads import prepare as define
@@ -287,14 +287,19 @@ def managed(version: int = 1, *, by: str = "vpa-recommender") -> Any:
 
 @asynccontextmanager
 async def scripted(
-    api: FakeApi, *vpas: Any, namespaces: Reply, **settings: Any
+    api: FakeApi,
+    *vpas: Any,
+    namespaces: Reply,
+    workloads: Sequence[str] = ("web",),
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a recommender with the controller.
 
-    The cluster has a Deployment and a Job that has ended, and serves no HPAs.
+    The cluster has Deployments and a Job that has ended, and serves no HPAs.
     """
     ended = named("once", status={"conditions": [{"type": "Complete", "status": "True"}]})
-    prepare(api, verticalpodautoscalers=list(vpas), jobs=[ended])
+    deployments = [deployment(name) for name in workloads]
+    prepare(api, verticalpodautoscalers=list(vpas), deployments=deployments, jobs=[ended])
     api.on(NAMESPACE_LIST, namespaces)
     for endpoint in (
         *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
@@ -389,6 +394,17 @@ async def test_a_refused_creation_is_counted_and_made_again(
             assert process.sample(name, kind="vpa", reason="Forbidden") == failed
             await process.cycle()
             assert process.sample("vpa_recommender_namespace_vpas_total", action="created") == 1
+
+
+async def test_a_pass_ends_if_the_api_server_becomes_unreachable() -> None:
+    async with FakeApi() as api:
+        api.on(NEW_VPA, Reply(cut=True))
+        workloads = ("api", "cart", "web")
+        async with scripted(api, namespaces=enabled(), workloads=workloads) as process:
+            await process.cycle()
+            assert api.routes.count(NEW_VPA) == 1
+            name = "vpa_recommender_failed_writes_total"
+            assert process.sample(name, kind="vpa", reason="Unreachable") == 1
 
 
 async def test_a_pass_with_stale_caches_does_nothing() -> None:

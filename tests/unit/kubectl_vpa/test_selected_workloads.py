@@ -81,7 +81,7 @@ def test_namespaces_of_kubernetes_and_of_components_are_left_out() -> None:
         (
             SkipReason.OWNED_BY_CUSTOM_KIND,
             "Shop main",
-            "Deployment shop/web: Shop main owns it, so create a VPA by hand",
+            "workloads of Shop main in shop: create a VPA by hand",
         ),
         (
             SkipReason.EXCLUDED,
