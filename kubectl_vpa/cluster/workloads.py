@@ -9,7 +9,7 @@ from common.api.core import LimitRangeSpec, Pod
 from common.kube.endpoints import LIMIT_RANGES, PODS, VPAS
 from common.target.owners import Controller, TargetKey
 from kubectl_vpa.cluster.fleet import LIVE_PODS, by_namespace, read_owners
-from kubectl_vpa.cluster.installation import VPA_GROUP, served_resources
+from kubectl_vpa.cluster.installation import served_resources
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.competitors import vpas_by_target
 from kubectl_vpa.judge.pod_groups import Owners, PodGroup, PodGroups
@@ -69,7 +69,7 @@ async def read_workloads(reader: Reader, *, label_selector: str = "") -> Workloa
 
 async def _read_vpas(reader: Reader) -> Sequence[VerticalPodAutoscaler]:
     """Return all VPAs; a cluster without their definition has none, which needs no note."""
-    if await served_resources(reader, *VPA_GROUP) == ():
+    if await served_resources(reader, VPAS.group, VPAS.version) == ():
         return ()
     return await reader.list(VPAS) or ()
 

@@ -28,13 +28,13 @@ from common.kube.client import PatchType
 from common.kube.endpoints import (
     CHECKPOINTS,
     DEPLOYMENTS,
+    HPAS,
     LEASES,
     LIMIT_RANGES,
     MUTATING_WEBHOOKS,
     PODS,
     RESOURCE_QUOTAS,
 )
-from kubectl_vpa.cluster.fleet import HPAS
 from kubectl_vpa.judge.findings import ADMISSION, COMPONENTS, RECOMMENDER, UPDATER
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from workloads import DEFINITIONS, NAMESPACE
@@ -229,7 +229,7 @@ async def no_pods(installation: CliInstallation) -> None:
 
 
 async def not_processed(installation: CliInstallation) -> None:
-    """Create a VPA ten minutes ago, whose recommender nobody runs."""
+    """Create a VPA ten minutes ago, whose recommender doesn't run."""
     clock = installation.cluster.sandbox.clock
     await installation.cluster.deploy("quiet", 1, SMALL)
     await installation.until_pods("quiet", count=1, ready=1)
