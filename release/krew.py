@@ -26,7 +26,7 @@ from release.checks import CheckResult, Release, failed, ok, run_program
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "kubectl-vpa"
 NEEDED = (
-    *("aiohttp", "cryptography", "kubernetes-asyncio", "msgspec", "prometheus-client"),
+    *("aiohttp", "cryptography", "kubernetes-asyncio", "msgspec", "numpy", "prometheus-client"),
     *("PyYAML", "rich"),
 )
 """What the program imports; other dependencies of the project belong to the components."""
@@ -42,8 +42,9 @@ exec env PYTHONPATH="$here/lib" {_PYTHON} -P -m kubectl_vpa "$@"
 """
 _DESCRIPTION = """\
 Shows one line for each VerticalPodAutoscaler with request, target, state and reason; explains
-what prevents an update; checks the installation; and exports recommendations. It reads the
-cluster with your own rights and needs nothing in it but VerticalPodAutoscalers.
+how a recommendation is computed and what prevents an update; reports what all workloads request
+too much or too little; checks the installation; and creates and exports VerticalPodAutoscalers.
+It reads the cluster with your own rights, and needs no component in it.
 """
 
 
