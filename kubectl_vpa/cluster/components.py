@@ -205,10 +205,7 @@ class Components:
             return ()
         if found is None:
             self._missed("you may not list pods in all namespaces")
-        return sorted(
-            found or (),
-            key=lambda each: (each.namespace != _SYSTEM, each.namespace, not each.ready),
-        )
+        return sorted(found or (), key=_order)
 
     async def _choose(self, pods: Sequence[ComponentPod]) -> _Leader:
         """Ask all replicas of one installation at the same time, and return the one that leads."""

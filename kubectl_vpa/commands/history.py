@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -58,21 +57,17 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Read and print."""
     async with connected(arguments, screen) as session:
         results, usage = await _read(session, arguments)
-        notes, now = tuple(session.reader.notes), session.now
+        notes = tuple(session.reader.notes)
     screen.finish_progress()
     content = HistoryResultList(
         kind="HistoryList", items=tuple(results), notes=notes, usage=tuple(usage)
     )
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(results, headings=not arguments.no_headers))
-        case _:
-            _show(results, usage, arguments, screen, now)
-            screen.notes(_missing(results, usage, arguments.subject), about="nothing found")
+    text = formats.for_programs(content, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    else:
+        _show(results, usage, arguments, screen)
+        screen.notes(_missing(results, usage, arguments.subject), about="nothing found")
     screen.notes(notes)
     return ExitCode.OK
 
@@ -159,18 +154,17 @@ def _show(
     usage: Sequence[ContainerHistory],
     arguments: argparse.Namespace,
     screen: Screen,
-    now: datetime,
 ) -> None:
     headings = not arguments.no_headers
     roomy = screen.width is None or screen.width >= _LEAST_WIDE
-    _table([dict(_cells(each, arguments, now, roomy=roomy)) for each in results], screen, headings)
+    _table([dict(_cells(each, arguments, roomy=roomy)) for each in results], screen, headings)
     if results and usage:
         screen.text("")
     resources = ((each, name) for each in usage for name in (CPU, MEMORY))
     _table([dict(_usage_cells(*each)) for each in resources], screen, headings)
     for each in usage:
         screen.text("")
-        screen.paragraph(_samples(each, now))
+        screen.paragraph(_samples(each))
 
 
 def _table(rows: Sequence[Mapping[str, str]], screen: Screen, headings: bool) -> None:  # noqa: FBT001 - as the others pass it
@@ -180,10 +174,10 @@ def _table(rows: Sequence[Mapping[str, str]], screen: Screen, headings: bool) ->
 
 
 def _cells(
-    result: HistoryResult, arguments: argparse.Namespace, now: datetime, *, roomy: bool
+    result: HistoryResult, arguments: argparse.Namespace, *, roomy: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield headings and cells of a row; on a narrow screen the pod is a part of the last one."""
-    yield ("TIME", "-" if result.time is None else stamp(result.time, now=now))
+    yield ("TIME", "-" if result.time is None else stamp(result.time))
     if arguments.all_namespaces:
         yield ("NAMESPACE", result.namespace)
     yield ("VPA", result.vpa or "-")
@@ -218,12 +212,12 @@ def _amount(resource: str, amount: str | None) -> str:
     return "-" if amount is None else short(resource, amount)
 
 
-def _samples(container: ContainerHistory, now: datetime) -> str:
+def _samples(container: ContainerHistory) -> str:
     """Return the extent of a history as a sentence."""
     first, last = container.first_sample, container.last_sample
     period = ""
     if first is not None and last is not None:
-        period = f" from {moment(first, now=now)} to {moment(last, now=now)}"
+        period = f" from {moment(first)} to {moment(last)}"
     parts = [f"Container {container.container}: {container.samples} CPU samples{period}"]
     weights = (container.cpu.weight, container.memory.weight)
     parts.append("total weight {:.4g} (cpu) and {:.4g} (memory)".format(*weights))
@@ -231,5 +225,5 @@ def _samples(container: ContainerHistory, now: datetime) -> str:
         confidences = (container.cpu.confidence, container.memory.confidence)
         parts.append("confidence {:.2g} (cpu) and {:.2g} (memory)".format(*confidences))
     if container.saved_at is not None:
-        parts.append(f"saved at {moment(container.saved_at, now=now)}")
+        parts.append(f"saved at {moment(container.saved_at)}")
     return ", ".join(parts) + "."

@@ -77,18 +77,14 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         source=PlanSource.DERIVED if plan.last is None else PlanSource.UPDATER,
         pass_at=None if plan.last is None else plan.last.at,
     )
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(plan.results, headings=not arguments.no_headers))
-        case _ if not plan.results:
-            screen.notes(("no VPA",), about="nothing found")
-        case _:
-            _show(plan, arguments, screen, now)
-            screen.notes((_summary(plan, now),), about="plan")
+    text = formats.for_programs(content, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    elif not plan.results:
+        screen.notes(("no VPA",), about="nothing found")
+    else:
+        _show(plan, arguments, screen)
+        screen.notes((_summary(plan, now),), about="plan")
     screen.notes(notes)
     return ExitCode.OK
 
@@ -149,11 +145,11 @@ def _summary(plan: _Plan, now: datetime) -> str:
     if last is None:
         return f"{counts} of {pods.total()} pods; {_DERIVED}"
     late = "" if last.is_fresh(now) else "; the next one is overdue"
-    origin = f"the updater's pass of {moment(last.at, now=now)}, {ago(last.at, now=now)} ago"
+    origin = f"the updater's pass of {moment(last.at)}, {ago(last.at, now=now)} ago"
     return f"{counts} of {pods.total()} pods; {origin}{late}"
 
 
-def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen, now: datetime) -> None:
+def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen) -> None:
     """Print a row for each pod, or for pods that are alike."""
     wide = arguments.output is Format.WIDE
     roomy = wide or screen.width is None or screen.width >= _LEAST_WIDE
@@ -163,7 +159,7 @@ def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen, now: datet
         else planned.grouped(plan.results)
     )
     rows = [
-        dict(_cells(group, now, namespaces=arguments.all_namespaces, wide=wide, roomy=roomy))
+        dict(_cells(group, namespaces=arguments.all_namespaces, wide=wide, roomy=roomy))
         for group in groups
     ]
     screen.table(
@@ -174,7 +170,7 @@ def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen, now: datet
 
 
 def _cells(
-    group: PlanGroup, now: datetime, *, namespaces: bool, wide: bool, roomy: bool
+    group: PlanGroup, *, namespaces: bool, wide: bool, roomy: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield headings and cells of a row."""
     one = group.one
@@ -191,12 +187,12 @@ def _cells(
         yield ("PODS", str(group.pods) if group.pods else "-")
     yield ("CPU", change(CPU, one.cpu))
     yield ("MEMORY", change(MEMORY, one.memory))
-    yield ("REASON" if roomy else "", _reason(one, now))
+    yield ("REASON" if roomy else "", _reason(one))
 
 
-def _reason(one: PlanResult, now: datetime) -> str:
+def _reason(one: PlanResult) -> str:
     """Return the reason, its end, and what would unblock the pod."""
-    until = "" if one.until is None else f", until {moment(one.until, now=now)}"
+    until = "" if one.until is None else f", until {moment(one.until)}"
     if one.unblock is None:
         return f"{one.message}{until}"
     remedy = one.unblock.rstrip(".")

@@ -74,13 +74,11 @@ def _print(
 ) -> None:
     headings = not arguments.no_headers
     content = ResultList(kind="StatusList", items=tuple(results), notes=tuple(notes))
+    text = formats.for_programs(content, arguments.output, headings=headings)
+    if text is not None:
+        screen.raw(text)
+        return
     match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(results, headings=headings))
         case Format.NAME:
             for each in results:
                 screen.text(f"verticalpodautoscaler.autoscaling.k8s.io/{each.name}")

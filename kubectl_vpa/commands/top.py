@@ -60,7 +60,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
             screen.finish_progress()
             if watched:
                 screen.clear()
-            most = screen.height - _OTHER_LINES if watched and screen.height else None
+            most = max(1, screen.height - _OTHER_LINES) if watched and screen.height else None
             _print(results, session, arguments, screen, most=most)
             if not watched:
                 return ExitCode.OK
@@ -111,17 +111,13 @@ def _print(
     """Print the results, or as many of them as the screen has lines for."""
     notes = tuple(session.reader.notes)
     content = ResultList(kind="UsageList", items=tuple(results), notes=notes)
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(results, headings=not arguments.no_headers))
-        case _ if not results:
-            screen.notes(("no usage of pods that a VPA controls",), about="nothing found")
-        case _:
-            _show(results[:most], arguments, screen)
+    text = formats.for_programs(content, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    elif not results:
+        screen.notes(("no usage of pods that a VPA controls",), about="nothing found")
+    else:
+        _show(results[:most], arguments, screen)
     screen.notes(notes)
 
 

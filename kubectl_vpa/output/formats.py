@@ -8,7 +8,21 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubectl_vpa.arguments import Format
 from kubectl_vpa.results import Result, ResultList
+
+
+def for_programs(content: ResultList, output: Format, *, headings: bool) -> str | None:
+    """Return the text of a list in a format for other programs; None for tables and names."""
+    match output:
+        case Format.JSON:
+            return as_json(content)
+        case Format.YAML:
+            return as_yaml(content)
+        case Format.CSV:
+            return as_csv(content.items, headings=headings)
+        case _:
+            return None
 
 
 def as_json(content: ResultList) -> str:
@@ -30,7 +44,7 @@ def dump_yaml(content: Any) -> str:
     return text
 
 
-def as_csv(items: Sequence[Result], *, headings: bool) -> str:
+def as_csv(items: Sequence[Result | Mapping[str, object]], *, headings: bool) -> str:
     """Return CSV; nested fields are columns such as ``cpu.request``."""
     rows = [_flat(msgspec.to_builtins(item)) for item in items]
     written = io.StringIO()

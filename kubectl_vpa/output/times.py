@@ -5,16 +5,14 @@ from datetime import UTC, datetime, timedelta
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-def moment(time: datetime, *, now: datetime) -> str:
-    """Return ``14:05 UTC``, with the date if it isn't today."""
-    time, now = time.astimezone(UTC), now.astimezone(UTC)
-    return f"{time:%H:%M} UTC" if time.date() == now.date() else f"{time:%Y-%m-%d %H:%M} UTC"
+def moment(time: datetime) -> str:
+    """Return ``2026-01-01 14:05 UTC``."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def stamp(time: datetime, *, now: datetime) -> str:
-    """Return ``14:05:33``, with the date if it isn't today, in UTC."""
-    time, now = time.astimezone(UTC), now.astimezone(UTC)
-    return f"{time:%H:%M:%S}" if time.date() == now.date() else f"{time:%Y-%m-%d %H:%M:%S}"
+def stamp(time: datetime) -> str:
+    """Return ``2026-01-01 14:05:33``, in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def ago(time: datetime, *, now: datetime) -> str:

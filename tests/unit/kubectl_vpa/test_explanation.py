@@ -1,17 +1,16 @@
 """The sentences of ``kubectl vpa why``, and the names that it accepts."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
 
-from common.read_model.recommender import ContainerSummary, VpaSummary
 from kubectl_vpa.cluster.subject import parse
 from kubectl_vpa.judge.explanation import explain, without_vpa
 from kubectl_vpa.judge.vpa_status import STATES
 from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from scripted_components import TIME, known_vpa
 
-TIME = datetime(2026, 1, 1, tzinfo=UTC)
 STATUS = VpaResult(
     namespace="shop",
     name="web",
@@ -122,25 +121,13 @@ def test_the_updater_says_what_would_unblock_a_pod() -> None:
     [(0.99, "confidence 0.99 (below 1, so the bounds are wide)."), (1.0, "confidence 1.")],
 )
 def test_the_history_of_the_target(confidence: float, words: str) -> None:
-    container = ContainerSummary(
-        name="app",
-        target={},
-        lower_bound={},
-        upper_bound={},
-        uncapped_target={},
-        samples=15,
-        first_sample=TIME,
-        last_sample=TIME + timedelta(minutes=15),
-        confidence={"cpu": 2.0, "memory": confidence},
-    )
-    known = VpaSummary(
-        namespace="shop", name="web", target_ref=None, mode="Recreate", pods=1,
-        containers=(container, replace(container, name="new", first_sample=None)),
-        conditions=(), checkpointed_at=None,
-    )  # fmt: skip
+    half = known_vpa("web")
+    container = replace(half.containers[0], confidence={"cpu": 2.0, "memory": confidence})
+    new = replace(container, name="new", first_sample=None)
+    known = replace(half, containers=(container, new), checkpointed_at=None)
     assert explain("", STATUS, summary=known).history == (
-        "The target of container app rests on 15 CPU samples from 2026-01-01 00:00 to "
-        f"2026-01-01 00:15 UTC, {words} The recommender has no samples of container new. "
+        "The target of container app rests on 720 CPU samples from 2026-01-01 00:00 to "
+        f"2026-01-01 12:00 UTC, {words} The recommender has no samples of container new. "
         "No checkpoint was saved yet."
     )
     saved = replace(known, containers=(), checkpointed_at=TIME)
