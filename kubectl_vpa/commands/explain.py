@@ -66,7 +66,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         case Format.YAML:
             screen.raw(formats.as_yaml(content))
         case _:
-            _print(found, session, screen)
+            _print(found, screen)
     screen.notes(notes)
     return ExitCode.OK
 
@@ -128,7 +128,7 @@ async def _computed(
     )
 
 
-def _print(found: ComputedVpa, session: Session, screen: Screen) -> None:
+def _print(found: ComputedVpa, screen: Screen) -> None:
     screen.paragraph(
         f"VPA {found.namespace}/{found.name}: {found.workload_kind} {found.workload_name}, "
         f"mode {found.mode}",
@@ -141,7 +141,7 @@ def _print(found: ComputedVpa, session: Session, screen: Screen) -> None:
         screen.paragraph("No usage is known, so nothing is recommended.")
     for container in found.containers:
         screen.text("")
-        screen.paragraph(_history(container, session), style="bold")
+        screen.paragraph(_history(container), style="bold")
         for resource in container.resources:
             if resource.numbers:
                 screen.text("")
@@ -156,15 +156,13 @@ def _origin(found: ComputedVpa) -> str:
     return f"Computed from the checkpoints, with the flags of pod {found.flags_of}."
 
 
-def _history(container: ComputedContainer, session: Session) -> str:
+def _history(container: ComputedContainer) -> str:
     name = f"Container {container.container}"
     if container.excluded is not None:
         return f"{name}: no recommendation, {container.excluded}"
     if container.first_sample is None or container.last_sample is None:
         return f"{name}: no samples of CPU"
-    first, last = (
-        moment(each, now=session.now) for each in (container.first_sample, container.last_sample)
-    )
+    first, last = moment(container.first_sample), moment(container.last_sample)
     return f"{name}: {container.samples} samples of CPU, from {first} to {last}"
 
 
