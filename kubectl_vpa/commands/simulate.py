@@ -88,22 +88,17 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     async with connected(arguments, screen) as session:
         found = await _simulate(session, arguments, changes)
     screen.finish_progress()
-    headings = not arguments.no_headers
     results = [each for each in found.items if isinstance(each, SimulatedNumbers)]
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(found))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(found))
-        case Format.CSV:
-            screen.raw(formats.as_csv(results, headings=headings))
-        case _ if not results:
-            screen.notes(("no VPA with stored history",), about="nothing found")
-        case _:
-            _show(results, arguments, screen)
-            screen.text("")
-            for total in found.totals:
-                screen.paragraph(_sum(total))
+    text = formats.for_programs(found, arguments.output, headings=not arguments.no_headers)
+    if text is not None:
+        screen.raw(text)
+    elif not results:
+        screen.notes(("no VPA with stored history",), about="nothing found")
+    else:
+        _show(results, arguments, screen)
+        screen.text("")
+        for total in found.totals:
+            screen.paragraph(_sum(total))
     screen.notes(found.notes)
     return ExitCode.OK
 
