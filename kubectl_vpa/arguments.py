@@ -2,6 +2,10 @@
 
 import argparse
 import enum
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+E = TypeVar("E", bound=enum.StrEnum)
 
 
 class Format(enum.StrEnum):
@@ -31,6 +35,21 @@ class ExitCode(enum.IntEnum):
     FAILED = 1  # or an error was found
     USAGE = 2
     WARNING = 3  # the worst finding is a warning
+
+
+def one_of(values: Iterable[E]) -> Callable[[str], E]:
+    """Return a parser for argparse whose error names the values.
+
+    Give them to argparse as ``choices``, too, for completion.
+    """
+    by_text = {str(each): each for each in values}
+
+    def parse(text: str) -> E:
+        if text not in by_text:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(by_text)}")
+        return by_text[text]
+
+    return parse
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +118,7 @@ def add_output(
         "-o",
         "--output",
         metavar="FORMAT",
-        type=Format,
+        type=one_of(formats),
         choices=formats,
         default=formats[0],
         help=f"Print {', '.join(formats)}. Default: {formats[0]}.",

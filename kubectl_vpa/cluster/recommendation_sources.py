@@ -10,6 +10,8 @@ from common.api.autoscaling import TargetReference, VerticalPodAutoscaler, VpaSp
 from common.api.meta import ObjectMeta
 from common.runtime.clock import SystemClock
 from common.target.owners import Controller
+from kubectl_vpa.cluster.checkpoint_estimates import recommended_by_checkpoints
+from kubectl_vpa.cluster.prometheus_history import recommended_by_history
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.workloads import Vpas, Workload
 from kubectl_vpa.judge.workload_report import is_bare
@@ -52,23 +54,16 @@ async def recommendations(
     }
     vpas = {each: _without_status(one.vpa) for each, one in left.items() if one.vpa is not None}
     if Source.CHECKPOINTS in sources and vpas:
-        # Imported here, and below, because the recommender's model takes time and memory.
-        from kubectl_vpa.cluster import checkpoint_estimates  # noqa: PLC0415 - see above
-
         pods = {each: [group.pod for group in left[each].groups] for each in vpas}
-        by_checkpoints = await checkpoint_estimates.recommended_by_checkpoints(
-            reader, vpas, pods, clock.now()
-        )
+        by_checkpoints = await recommended_by_checkpoints(reader, vpas, pods, clock.now())
         found |= _all_from(Source.CHECKPOINTS, by_checkpoints)
     if Source.PROMETHEUS in sources:
-        from kubectl_vpa.cluster import prometheus_history  # noqa: PLC0415 - see above
-
         asked = {
             each: vpas.get(each) or default_vpa(each)
             for each, one in left.items()
             if one.groups and each not in found
         }
-        by_history = await prometheus_history.recommended_by_history(
+        by_history = await recommended_by_history(
             reader, asked, prometheus, environ=os.environ, clock=clock
         )
         found |= _all_from(Source.PROMETHEUS, by_history)

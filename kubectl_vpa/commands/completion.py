@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from common.errors import VpaError
 from common.kube.endpoints import NAMESPACES, VPAS
-from kubectl_vpa.arguments import ExitCode, add_connection
+from kubectl_vpa.arguments import ExitCode, add_connection, one_of
 from kubectl_vpa.commands.session import connected
 from kubectl_vpa.completion import Shell, Wanted, script
 from kubectl_vpa.output.screen import Screen
-
-NAME = "completion"
-HELP = "Print the script that completes the command line in a shell."
 
 _SECONDS = 3.0  # a person waits for the answer
 
@@ -22,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shell",
         metavar="SHELL",
-        type=Shell,
+        type=one_of(Shell),
         choices=tuple(Shell),
         help="Print the script for bash, zsh or fish; or for kubectl, which calls it for "
         "`kubectl vpa`: save it as kubectl_complete-vpa on the PATH.",

@@ -29,7 +29,7 @@ from common.vpa_creation.policy import (
     SettingError,
     parse_policy,
 )
-from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output, add_scope
+from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output, add_scope, one_of
 from kubectl_vpa.cluster.listed_workloads import list_workloads
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.selected_workloads import (
@@ -42,9 +42,6 @@ from kubectl_vpa.judge.selected_workloads import (
 )
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Screen
-
-NAME = "create"
-HELP = "Print VPAs for all workloads that have none, to review and apply them, or create them."
 
 _FORMATS = (Format.YAML, Format.JSON)
 
@@ -67,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dry-run",
         metavar="server",
-        type=DryRun,
+        type=one_of(DryRun),
         choices=tuple(DryRun),
         help="server: let the API server check the VPAs as --apply does, and store nothing.",
     )

@@ -18,9 +18,6 @@ from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.results import Finding, ResultList, Severity
 
-NAME = "doctor"
-HELP = "Check the installation and all VPAs; the exit code says the worst finding."
-
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES: Mapping[str, str] = {
     Severity.ERROR: "red",

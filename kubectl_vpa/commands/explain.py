@@ -14,10 +14,13 @@ from kubectl_vpa.arguments import (
     add_namespace,
     add_text_output,
 )
+from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.recommender_flags import counting, publishing, recommender_flags
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.computed_numbers import Requests, computed_vpa, usual_requests
+from kubectl_vpa.judge.usage_model import StoredVpa, explained, usage_of
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import short
@@ -32,9 +35,6 @@ from kubectl_vpa.results import (
     NumberSource,
     ResultList,
 )
-
-NAME = "explain"
-HELP = "Explain how each number of a VPA's recommendation is computed, with the percentile curve."
 
 _DEFAULT_WIDTH = 80  # of a plot where the output is no terminal
 _NAMES = {"target": "target", "lowerBound": "lower bound", "upperBound": "upper bound"}
@@ -100,15 +100,6 @@ async def _read(session: Session, name: str) -> ComputedVpa:
 async def _computed(
     session: Session, components: Components, facts: VpaFacts, requests: Requests
 ) -> ComputedVpa:
-    # Imported here, because the recommender's model takes time and memory.
-    from kubectl_vpa.cluster.checkpoints import read_histories  # noqa: PLC0415
-    from kubectl_vpa.cluster.recommender_flags import (  # noqa: PLC0415
-        counting,
-        publishing,
-        recommender_flags,
-    )
-    from kubectl_vpa.judge.usage_model import StoredVpa, explained, usage_of  # noqa: PLC0415
-
     vpa = facts.vpa
     flags = await recommender_flags(components, session.reader, (vpa,))
     histories = await read_histories(session.reader)

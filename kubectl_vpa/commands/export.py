@@ -8,7 +8,7 @@ from typing import Any
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.kube.endpoints import CHECKPOINTS, LIMIT_RANGES, VPAS, Endpoint
 from common.target.controlling import target_key
-from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output, add_scope
+from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output, add_scope, one_of
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.templates import read_templates
 from kubectl_vpa.commands.session import connected
@@ -18,9 +18,6 @@ from kubectl_vpa.judge.template_resources import WorkloadResources, workload_res
 from kubectl_vpa.output import formats, gitops
 from kubectl_vpa.output.screen import Screen
 from kubectl_vpa.results import ResultList
-
-NAME = "export"
-HELP = "Print VPAs and checkpoints to apply them again, or recommendations for GitOps."
 
 
 class Form(enum.StrEnum):
@@ -42,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as",
         dest="form",
         metavar="FORM",
-        type=Form,
+        type=one_of(Form),
         choices=tuple(Form),
         default=Form.OBJECTS,
         help="Print objects (VPAs and checkpoints), recommendations (one item for each container), "

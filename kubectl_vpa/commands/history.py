@@ -31,9 +31,6 @@ from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import moment, stamp
 from kubectl_vpa.results import ContainerHistory, HistoryResult, HistoryResultList
 
-NAME = "history"
-HELP = "Print what the updater did with pods, the newest first, and the usage of a VPA."
-
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _STYLES = {"evict": "red", "resize": "magenta", "blocked": "yellow", "suspended": "yellow"}

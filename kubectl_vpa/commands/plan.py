@@ -32,9 +32,6 @@ from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import ago, moment
 from kubectl_vpa.results import PlanResult, PlanResultList, PlanSource
 
-NAME = "plan"
-HELP = "Print what the next pass of the updater would do with each pod, and why."
-
 _FORMATS = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES = {"evict": "red", "resize": "magenta", "wait": "yellow", "leave": "green"}
 _COLUMNS = {

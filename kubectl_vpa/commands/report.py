@@ -19,9 +19,6 @@ from kubectl_vpa.output import formats, report_page, report_table
 from kubectl_vpa.output.screen import Screen
 from kubectl_vpa.results import Prices, Report, Source, WorkloadReport
 
-NAME = "report"
-HELP = "Compare the requests of all workloads, with or without a VPA, with what is recommended."
-
 _FORMATS = (
     *(Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV),
     *(Format.MARKDOWN, Format.HTML),

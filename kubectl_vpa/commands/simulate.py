@@ -17,8 +17,10 @@ from kubectl_vpa.arguments import (
     add_scope,
     add_vpa,
 )
+from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.recommender_flags import counting, publishing, recommender_flags
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.simulation import (
     PolicyChange,
@@ -28,6 +30,7 @@ from kubectl_vpa.judge.simulation import (
     simulated_numbers,
     totals,
 )
+from kubectl_vpa.judge.usage_model import StoredVpa, recommended, usage_of
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import percent, short
@@ -39,9 +42,6 @@ from kubectl_vpa.results import (
     SimulationList,
 )
 from recommender.recommendation_flags import RecommendationFlags
-
-NAME = "simulate"
-HELP = "Print what the recommendations would be with other settings, from the stored history."
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
@@ -128,19 +128,6 @@ async def _simulate(
     Raises:
         ConfigError: there is no such VPA, or settings contradict each other.
     """
-    # Imported here, because the recommender's model takes time and memory.
-    from kubectl_vpa.cluster.checkpoints import read_histories  # noqa: PLC0415
-    from kubectl_vpa.cluster.recommender_flags import (  # noqa: PLC0415
-        counting,
-        publishing,
-        recommender_flags,
-    )
-    from kubectl_vpa.judge.usage_model import (  # noqa: PLC0415
-        StoredVpa,
-        recommended,
-        usage_of,
-    )
-
     reader = session.reader
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(read_fleet(reader, label_selector=arguments.selector))

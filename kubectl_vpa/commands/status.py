@@ -21,9 +21,6 @@ from kubectl_vpa.output.amounts import change, percent
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.results import ResultList, State, VpaResult
 
-NAME = "status"
-HELP = "Print one line for each VPA: request and target, state and reason, the worst first."
-
 _STYLES: Mapping[str, str] = {
     State.BLOCKED: "red",
     State.CONFLICTING: "magenta",

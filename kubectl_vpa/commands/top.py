@@ -25,9 +25,6 @@ from kubectl_vpa.output.amounts import share, short
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.results import ResultList, UsageResult
 
-NAME = "top"
-HELP = "Print what pods use now, beside their requests, targets and bounds."
-
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _PAUSE = 5.0  # seconds between two tables; metrics-server measures every 15

@@ -21,9 +21,6 @@ from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Screen
 from kubectl_vpa.results import Explanation, ResultList
 
-NAME = "why"
-HELP = "Explain the state of a VPA, a pod or a workload, and what would change it."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

@@ -1,8 +1,7 @@
 """The recommender's model of usage, filled from stored history instead of live usage.
 
 All numbers are computed by the recommender's own functions, so they are those that the recommender
-publishes if it knows nothing but this history. This module imports NumPy, which takes time and
-memory: import it where it is needed.
+publishes if it knows nothing but this history.
 """
 
 import contextlib

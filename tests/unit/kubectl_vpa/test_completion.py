@@ -10,7 +10,7 @@ import pytest
 from kubectl_vpa.completion import Candidates, Shell, Wanted, candidates, script
 from kubectl_vpa.program import COMMANDS, new_parser
 
-NAMES = tuple(each.NAME for each in COMMANDS)
+NAMES = tuple(COMMANDS)
 
 
 @pytest.mark.parametrize(
