@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Mapping, Sequence
 
+from common.variable_references import expand
 from controlplane.containers.site import Place
-from controlplane.containers.variables import expand
 from sandbox.kubelet.wire import ContainerSpec, RunnablePod
 
 

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from common.variable_references import expand
 from controlplane.containers.site import Place
 from controlplane.containers.sources import Data, Reference, SourceKind
 from sandbox.kubelet.wire import ContainerSpec, EnvSource, ObjectRef, RunnablePod
 
-_REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 
 Ref = TypeVar("Ref", bound=ObjectRef)
@@ -101,20 +101,6 @@ def _kinds(config_map: Ref | None, secret: Ref | None) -> Iterator[tuple[SourceK
 def _text(value: bytes) -> str:
     """Return bytes as an environment holds them, even if they aren't text."""
     return value.decode("utf-8", "surrogateescape")
-
-
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace ``$(VAR)``; ``$$`` is a dollar, and an unknown variable is kept.
-
-    Source: ``Expand``, k8s.io/kubernetes third_party/forked/golang/expansion/expand.go.
-    """
-
-    def replacement(match: re.Match[str]) -> str:
-        if match[1] == "$":
-            return "$"
-        return env.get(match[2], match[0])
-
-    return _REFERENCE.sub(replacement, text)
 
 
 def field_of(pod: RunnablePod, path: str, place: Place) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -29,11 +28,9 @@ from common.kube.endpoints import (
 )
 from kubectl_vpa.cluster.needed_permissions import NEEDED
 from kubectl_vpa.cluster.reader import Reader
+from kubectl_vpa.judge.component_pods import component_pod
 from kubectl_vpa.judge.findings import (
-    ADMISSION,
     COMPONENTS,
-    RECOMMENDER,
-    UPDATER,
     Certificate,
     ComponentPod,
     Webhook,
@@ -55,8 +52,6 @@ _REVIEWS: Endpoint[Object] = Endpoint(
 )
 _CERTIFICATE_KEYS = ("serverCert.pem", "tls.crt")
 _SECRETS = ("vpa-tls-certs",)
-_OPS_PORTS = {RECOMMENDER: 8942, UPDATER: 8943, ADMISSION: 8944}  # defaults of --address
-_OPS_PORT = "prometheus"  # the name of the port in the manifests, ours and the reference's
 _CONCURRENT_REVIEWS = 8
 
 
@@ -100,33 +95,7 @@ async def component_pods(reader: Reader) -> Sequence[ComponentPod] | None:
     every = reader.elsewhere("")
     selector = f"app in ({','.join(COMPONENTS)})"
     pods = await every.list(PODS.as_dicts(), label_selector=selector)
-    return None if pods is None else tuple(map(_component_pod, pods))
-
-
-def _component_pod(pod: Mapping[str, Any]) -> ComponentPod:
-    meta, spec = pod["metadata"], pod.get("spec") or {}
-    container = (spec.get("containers") or [{}])[0]
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    made = ComponentPod(
-        component=meta["labels"]["app"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        account=f"system:serviceaccount:{meta['namespace']}:"
-        f"{spec.get('serviceAccountName') or 'default'}",
-        image=str(container.get("image") or ""),
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
-        arguments=tuple(map(str, [*container.get("command", ()), *container.get("args", ())])),
-    )
-    return replace(made, port=_ops_port(made, container.get("ports") or ()))
-
-
-def _ops_port(pod: ComponentPod, ports: Sequence[Mapping[str, Any]]) -> int:
-    """Return the port of the flag ``--address``, or else the declared one, or else the default."""
-    given = pod.flags.get("address", "").rpartition(":")[2]
-    if given.isdecimal():
-        return int(given)
-    declared = [int(each["containerPort"]) for each in ports if each.get("name") == _OPS_PORT]
-    return declared[0] if declared else _OPS_PORTS[pod.component]
+    return None if pods is None else tuple(map(component_pod, pods))
 
 
 async def component_leases(

@@ -23,7 +23,7 @@ from kubectl_vpa.judge.computed_numbers import Requests, computed_vpa, usual_req
 from kubectl_vpa.judge.usage_model import StoredVpa, explained, usage_of
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.output import formats
-from kubectl_vpa.output.amounts import short
+from kubectl_vpa.output.amounts import plain_number, short
 from kubectl_vpa.output.number_steps import steps_text
 from kubectl_vpa.output.percentile_curve import ASCII, UNICODE, Mark, draw
 from kubectl_vpa.output.screen import Column, Screen
@@ -180,7 +180,7 @@ def _rows(resource: ComputedResource) -> Iterator[tuple[str, str, str]]:
     else:
         yield ("request", short(name, resource.request), "of most pods at present")
     if resource.confidence is not None:
-        yield ("history", f"{resource.confidence:.2g}", "confidence intervals")
+        yield ("history", plain_number(resource.confidence), "confidence intervals")
 
 
 def _marks(resource: ComputedResource) -> Iterator[Mark]:

@@ -26,7 +26,7 @@ from kubectl_vpa.judge import past_actions
 from kubectl_vpa.judge.findings import RECOMMENDER
 from kubectl_vpa.judge.usage_history import usage_history
 from kubectl_vpa.output import formats
-from kubectl_vpa.output.amounts import short
+from kubectl_vpa.output.amounts import plain_number, short
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import moment, stamp
 from kubectl_vpa.results import ContainerHistory, HistoryResult, HistoryResultList
@@ -217,10 +217,10 @@ def _samples(container: ContainerHistory) -> str:
         period = f" from {moment(first)} to {moment(last)}"
     parts = [f"Container {container.container}: {container.samples} CPU samples{period}"]
     weights = (container.cpu.weight, container.memory.weight)
-    parts.append("total weight {:.4g} (cpu) and {:.4g} (memory)".format(*weights))
+    parts.append("total weight {} (cpu) and {} (memory)".format(*map(plain_number, weights)))
     if container.cpu.confidence is not None and container.memory.confidence is not None:
         confidences = (container.cpu.confidence, container.memory.confidence)
-        parts.append("confidence {:.2g} (cpu) and {:.2g} (memory)".format(*confidences))
+        parts.append("confidence {} (cpu) and {} (memory)".format(*map(plain_number, confidences)))
     if container.saved_at is not None:
         parts.append(f"saved at {moment(container.saved_at)}")
     return ", ".join(parts) + "."

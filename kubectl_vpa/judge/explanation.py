@@ -255,7 +255,7 @@ def _history(summary: VpaSummary) -> Iterator[str]:
         yield (
             f"The target of container {each.name} rests on {each.samples} CPU samples from "
             f"{each.first_sample:%Y-%m-%d %H:%M} to {each.last_sample:%Y-%m-%d %H:%M} UTC, "
-            f"confidence {confidence:.2g}{short}."
+            f"confidence {confidence:.2f}{short}."
         )
     if summary.checkpointed_at is None:
         yield "No checkpoint was saved yet."

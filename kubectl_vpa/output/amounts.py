@@ -52,6 +52,13 @@ def share(used: float | None) -> str:
     return f"x{used:.0f}" if used >= 9.995 else f"{used:.0%}"
 
 
+def plain_number(value: float) -> str:
+    """Return a positive number with three significant digits, and without an exponent."""
+    if value >= 1:
+        return _digits(value)
+    return f"{float(f'{value:.3g}'):.6f}".rstrip("0").rstrip(".")
+
+
 def _digits(value: float) -> str:
     """Return a number with three significant digits, and without zeros at its end."""
     if value >= 100:

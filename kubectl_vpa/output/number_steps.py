@@ -1,6 +1,6 @@
 """The steps of a number as one line of text; JSON has each step with its meaning."""
 
-from kubectl_vpa.output.amounts import short
+from kubectl_vpa.output.amounts import plain_number, short
 from kubectl_vpa.results import ComputedNumber, NumberStep
 
 _ARROW = " → "
@@ -58,7 +58,7 @@ def _operand(resource: str, step: NumberStep) -> str:
         case "margin":
             return f"{float(step.by) * 100:g}%"
         case "confidence":
-            return f"{float(step.by):.3g}"
+            return plain_number(float(step.by))
         case "rounding":
             return short(resource, step.by)
     return step.by

@@ -15,7 +15,7 @@ from controlplane.containers.folders import File, inside, write_volume
 from controlplane.containers.observations import ProbeKind
 from controlplane.containers.probes import Verdict, port_number
 from controlplane.containers.site import Place
-from controlplane.containers.variables import environment, expand, field_of
+from controlplane.containers.variables import environment, field_of
 from hostile_texts import NEIGHBOURS
 from sandbox.kubelet.pod_lifecycle import Phase, PodRun, Simulation
 from sandbox.kubelet.timing import Timing
@@ -77,19 +77,6 @@ def test_the_command_is_from_the_image_and_the_arguments_from_the_pod() -> None:
         "--on=127.64.0.10:80",
         "$(IP)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
-        pytest.param("$(A)$(A)", "11", id="every reference"),
-        pytest.param("$(B)", "$(B)", id="an unknown variable stays"),
-        pytest.param("$$(A)", "$(A)", id="two dollars are one"),
-        pytest.param("$A $", "$A $", id="without parentheses it is no reference"),
-    ],
-)
-def test_references_are_expanded(text: str, expanded: str) -> None:
-    assert expand(text, {"A": "1"}) == expanded
 
 
 def test_fields_of_pods_and_the_error_of_an_unknown_field() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubectl_vpa.output.amounts import change, percent, share, short
+from kubectl_vpa.output.amounts import change, percent, plain_number, share, short
 from kubectl_vpa.results import ResourceStatus
 
 
@@ -65,3 +65,19 @@ def test_a_drift_is_a_percentage_or_a_factor(drift: float | None, want: str) -> 
 )
 def test_a_part_of_a_request_is_a_percentage_or_a_factor(used: float | None, want: str) -> None:
     assert share(used) == want
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        (12_300.0, "12300"),
+        (80.54, "80.5"),
+        (1.0, "1"),
+        (0.9994, "0.999"),
+        (0.005623, "0.00562"),
+        (0.000081, "0.000081"),
+        (0.0, "0"),
+    ],
+)
+def test_a_number_has_three_digits_and_no_exponent(value: float, want: str) -> None:
+    assert plain_number(value) == want

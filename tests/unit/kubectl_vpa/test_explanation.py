@@ -118,7 +118,7 @@ def test_the_updater_says_what_would_unblock_a_pod() -> None:
 
 @pytest.mark.parametrize(
     ("confidence", "words"),
-    [(0.99, "confidence 0.99 (below 1, so the bounds are wide)."), (1.0, "confidence 1.")],
+    [(0.99, "confidence 0.99 (below 1, so the bounds are wide)."), (1.0, "confidence 1.00.")],
 )
 def test_the_history_of_the_target(confidence: float, words: str) -> None:
     half = known_vpa("web")
