@@ -10,29 +10,15 @@ from common.kube.endpoints import RESOURCE_QUOTAS
 from e2e.pods import Object
 from reference import swaps
 from reference.cluster import Cluster
+from reference.installation import NAMESPACE, ROLLOUTS, install
 from reference.page import block
-from reference.programs import GENCERTS, OUR_REGISTRY, THEIR_REGISTRY
+from reference.programs import OUR_REGISTRY, THEIR_REGISTRY
 
-NAMESPACE = "kube-system"
-_COMPONENTS = ("recommender", "updater", "admission-controller")
-_ROLLOUTS = "\n".join(
-    f"kubectl -n {NAMESPACE} rollout status deployment/vpa-{component} --timeout=90s"
-    for component in _COMPONENTS
-)
+__all__ = ["NAMESPACE", "install"]  # the fixture of the cluster reads them
+
 _OUR_MANIFESTS = "kubectl apply -k deploy/\nkubectl -n kube-system rollout status"
 _NAMESPACED = "deployments,services,serviceaccounts,secrets,pdb,roles,rolebindings,leases"
 _WINDOWS, _TARGET = "vpa-recommender/memory-windows", "vpa-recommender/target"
-
-
-async def install(cluster: Cluster) -> None:
-    """Do what the reference's hack/vpa-up.sh does."""
-    await cluster.operator.shell(f"""
-        kubectl apply -f vpa-v1-crd-gen.yaml -f vpa-rbac.yaml
-        kubectl apply -f updater-deployment.yaml -f recommender-deployment.yaml
-        bash {GENCERTS}
-        kubectl apply -f admission-controller-service.yaml -f admission-controller-deployment.yaml
-        {_ROLLOUTS}
-    """)
 
 
 @dataclass(frozen=True)
@@ -95,7 +81,7 @@ async def test_images_under_the_references_manifests(
     await follow("kubectl get vpa,vpacheckpoint -A -o json > vpas.json")
     async with swaps.swap_to(OUR_REGISTRY, cluster, denied=swaps.OLDER_ROLES):
         await follow("kubectl -n kube-system set image")
-        await cluster.operator.shell(_ROLLOUTS)
+        await cluster.operator.shell(ROLLOUTS)
     assert await follow("kubectl get vpa -A -o json > after.json") == ""
 
     calls = cluster.calls()
@@ -109,7 +95,7 @@ async def test_images_under_the_references_manifests(
 
     async with swaps.swap_to(THEIR_REGISTRY, cluster):
         await follow("kubectl apply -f vpa-rbac.yaml")
-        await cluster.operator.shell(_ROLLOUTS)
+        await cluster.operator.shell(ROLLOUTS)
     await follow("kubectl -n kube-system delete --ignore-not-found pdb")
     await _wait_until_as_before(cluster, installed)
 
@@ -133,7 +119,7 @@ async def test_our_manifests_and_the_overlay_for_the_way_back(
     assert await follow("kubectl get vpa -A -o json | jq -r '.items[] |") == ""
     async with swaps.swap_to(THEIR_REGISTRY, cluster):
         await follow("kubectl apply -k deploy/overlays/reference-images")
-        await cluster.operator.shell(_ROLLOUTS)
+        await cluster.operator.shell(ROLLOUTS)
     after = await cluster.history()
     assert after.conditions == before.conditions
     assert all(_TARGET in one for one in after.annotations.values())
@@ -149,6 +135,6 @@ async def test_our_manifests_and_the_references_for_the_way_back(
 
     async with swaps.swap_to(THEIR_REGISTRY, cluster):
         await follow("kubectl apply -f vpa-rbac.yaml")
-        await cluster.operator.shell(_ROLLOUTS)
+        await cluster.operator.shell(ROLLOUTS)
     await follow("kubectl -n kube-system delete --ignore-not-found pdb")
     await _wait_until_as_before(cluster, installed)
