@@ -278,6 +278,7 @@ ELSEWHERE = {
     *("--checkpoints-gc-interval", "--checkpoints-timeout", "--min-checkpoints"),
     "--publish-without-samples",  # test_little_is_known.py
     "--container-metrics",  # test_request_metrics.py
+    "--namespace-vpas",  # test_namespace_vpas.py
 }
 
 
