@@ -38,12 +38,12 @@ async def test_status_why_and_plan(cluster: Cluster) -> None:
 
 async def test_history_and_top(cluster: Cluster) -> None:
     history = (await ask(cluster, "history", "-o", "json")).json
-    assert Counter((each["action"], each["outcome"]) for each in history["items"]) == {
-        ("evict", None): 6,
-        ("resize", None): 6,
-    }
+    done = Counter((each["action"], each["outcome"]) for each in history["items"])
+    assert done.keys() == {("evict", None), ("resize", None)}
+    # A pod may be evicted again if the webhook was not ready when it was created.
+    assert (done["evict", None] >= 6, done["resize", None]) == (True, 6)
     of_one = await ask(cluster, "history", "recreate-0")
-    assert of_one.out.count("VPA Updater evicted Pod recreate-0-") == 2
+    assert of_one.out.count("VPA Updater evicted Pod recreate-0-") >= 2
     assert "CPU samples from" in of_one.out
     top = await ask(cluster, "top", "-o", "json")
     assert {each["vpa"] for each in top.items} == {each["vpa"] for each in history["items"]} | {
