@@ -130,6 +130,7 @@ NO_STATUS, NO_CHECKPOINT = "status not written", "checkpoint not written"
 STATUSES, CHECKPOINTS_AGAIN = "every status is written again", "every checkpoint is written again"
 NO_USAGE, USAGE = "no usage", "usage is there again"
 LESS = "checkpoint would have known less, what is stored was kept with it"
+TARGET = "target changed"
 CACHES = 11  # watched resources
 
 
@@ -423,6 +424,7 @@ def test_vpas_with_bad_values_in_every_field(log_lines: LogLines) -> None:
     )
     assert undecodable == result.counted("failed_reads_total", reason="undecodable")
     assert unusable >= result.counted("failed_reads_total", reason="policy") > 0
+    assert lines.pop(TARGET) <= 4 * len([*variants(SPEC)])  # the cycles in which they exist
     assert logged_once([*lines.elements()], "history loaded", "checkpoints without a VPA deleted")
 
 
@@ -441,7 +443,8 @@ def test_checkpoints_with_bad_values_in_every_field(log_lines: LogLines) -> None
     lines = Counter(log_lines())
     garbage = lines.pop("checkpoint not loaded, the next one will replace it")
     assert garbage == result.counted("failed_reads_total", api_resource=CHECKPOINTS.resource)
-    assert logged_once([*lines.elements()], "listening", "history loaded", allowed={LESS: 9})
+    allowed = {LESS: 9, TARGET: 3}  # the minimum of the pod is shared with the other containers
+    assert logged_once([*lines.elements()], "listening", "history loaded", allowed=allowed)
 
 
 # A second replica
