@@ -1,8 +1,4 @@
-"""Recommendations from checkpoints, estimated as the recommender does.
-
-This module imports the recommender's model, which takes time and memory: import it where it is
-needed.
-"""
+"""Recommendations from checkpoints, estimated as the recommender does."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,8 +1,4 @@
-"""The usage histories in checkpoints, of this recommender or of the reference.
-
-This module imports the recommender's model, which takes time and memory: import it where it is
-needed.
-"""
+"""The usage histories in checkpoints, of this recommender or of the reference."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,4 @@
-"""Recommendations from the history in Prometheus, read and counted as the recommender does.
-
-This module imports the recommender's model, which takes time and memory: import it where it is
-needed.
-"""
+"""Recommendations from the history in Prometheus, read and counted as the recommender does."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,4 @@
-"""The recommender's flags, from the command line of its pod.
-
-This module imports the recommender's settings, which take time and memory: import it where it is
-needed.
-"""
+"""The recommender's flags, from the command line of its pod."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
