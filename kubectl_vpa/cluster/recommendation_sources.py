@@ -15,7 +15,7 @@ from kubectl_vpa.cluster.prometheus_history import recommended_by_history
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.workloads import Vpas, Workload
 from kubectl_vpa.judge.workload_report import is_bare
-from kubectl_vpa.results import Source
+from kubectl_vpa.results.report import Source
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 

@@ -13,7 +13,7 @@ from kubectl_vpa.cluster.fleet import Fleet
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts, live_pods
-from kubectl_vpa.results import EventResult
+from kubectl_vpa.results.why import EventResult
 
 _VPA = "VerticalPodAutoscaler"
 _POD = "Pod"

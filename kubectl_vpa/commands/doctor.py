@@ -16,7 +16,8 @@ from kubectl_vpa.judge.findings import Check, Facts, skipped
 from kubectl_vpa.judge.vpa_status import judge_vpa
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Column, Screen
-from kubectl_vpa.results import Finding, ResultList, Severity
+from kubectl_vpa.results.doctor import Finding, Severity
+from kubectl_vpa.results.lists import ResultList
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES: Mapping[str, str] = {

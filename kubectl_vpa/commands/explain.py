@@ -28,13 +28,13 @@ from kubectl_vpa.output.number_steps import steps_text
 from kubectl_vpa.output.percentile_curve import ASCII, UNICODE, Mark, draw
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import moment
-from kubectl_vpa.results import (
+from kubectl_vpa.results.explain import (
     ComputedContainer,
     ComputedResource,
     ComputedVpa,
     NumberSource,
-    ResultList,
 )
+from kubectl_vpa.results.lists import ResultList
 
 _DEFAULT_WIDTH = 80  # of a plot where the output is no terminal
 _NAMES = {"target": "target", "lowerBound": "lower bound", "upperBound": "upper bound"}

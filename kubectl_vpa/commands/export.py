@@ -17,7 +17,7 @@ from kubectl_vpa.judge.exported_objects import exported, recommendations
 from kubectl_vpa.judge.template_resources import WorkloadResources, workload_resources
 from kubectl_vpa.output import formats, gitops
 from kubectl_vpa.output.screen import Screen
-from kubectl_vpa.results import ResultList
+from kubectl_vpa.results.lists import ResultList
 
 
 class Form(enum.StrEnum):

@@ -29,7 +29,7 @@ from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import plain_number, short
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import moment, stamp
-from kubectl_vpa.results import ContainerHistory, HistoryResult, HistoryResultList
+from kubectl_vpa.results.history import ContainerHistory, HistoryResult, HistoryResultList
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns

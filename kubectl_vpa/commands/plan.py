@@ -30,7 +30,7 @@ from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import change
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.output.times import ago, moment
-from kubectl_vpa.results import PlanResult, PlanResultList, PlanSource
+from kubectl_vpa.results.plan import PlanResult, PlanResultList, PlanSource
 
 _FORMATS = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES = {"evict": "red", "resize": "magenta", "wait": "yellow", "leave": "green"}

@@ -17,7 +17,7 @@ from kubectl_vpa.judge import report_totals
 from kubectl_vpa.judge.workload_report import WorkloadFacts, report_workload, why_not_recommended
 from kubectl_vpa.output import formats, report_page, report_table
 from kubectl_vpa.output.screen import Screen
-from kubectl_vpa.results import Prices, Report, Source, WorkloadReport
+from kubectl_vpa.results.report import Prices, Report, Source, WorkloadReport
 
 _FORMATS = (
     *(Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV),

@@ -35,7 +35,7 @@ from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import percent, short
 from kubectl_vpa.output.screen import Column, Screen
-from kubectl_vpa.results import (
+from kubectl_vpa.results.simulate import (
     NowAndSimulated,
     SimulatedNumbers,
     SimulatedTotal,

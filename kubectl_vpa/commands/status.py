@@ -19,7 +19,8 @@ from kubectl_vpa.judge.vpa_status import judge_vpa, worst_first
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import change, percent
 from kubectl_vpa.output.screen import Column, Screen
-from kubectl_vpa.results import ResultList, State, VpaResult
+from kubectl_vpa.results.lists import ResultList
+from kubectl_vpa.results.status import State, VpaResult
 
 _STYLES: Mapping[str, str] = {
     State.BLOCKED: "red",

@@ -23,7 +23,8 @@ from kubectl_vpa.judge.vpa_status import judge_groups
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.amounts import share, short
 from kubectl_vpa.output.screen import Column, Screen
-from kubectl_vpa.results import ResultList, UsageResult
+from kubectl_vpa.results.lists import ResultList
+from kubectl_vpa.results.top import UsageResult
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns

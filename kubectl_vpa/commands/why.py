@@ -19,7 +19,8 @@ from kubectl_vpa.judge.findings import RECOMMENDER
 from kubectl_vpa.judge.vpa_status import judge_vpa
 from kubectl_vpa.output import formats
 from kubectl_vpa.output.screen import Screen
-from kubectl_vpa.results import Explanation, ResultList
+from kubectl_vpa.results.lists import ResultList
+from kubectl_vpa.results.why import Explanation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from common.recommendation.decision_trace import Amount
 from common.resources import CPU, MEMORY
 from kubectl_vpa.judge.group_verdict import mode_of
 from kubectl_vpa.judge.pod_groups import PodGroup
-from kubectl_vpa.results import (
+from kubectl_vpa.results.explain import (
     ComputedContainer,
     ComputedNumber,
     ComputedResource,

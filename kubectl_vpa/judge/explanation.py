@@ -4,13 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.read_model.recommender import VpaSummary
-from kubectl_vpa.results import (
-    EventResult,
-    Explanation,
-    ResourceStatus,
-    StatusReason,
-    VpaResult,
-)
+from kubectl_vpa.results.status import ResourceStatus, StatusReason, VpaResult
+from kubectl_vpa.results.why import EventResult, Explanation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from common.api.autoscaling import ContainerRecommendation, VerticalPodAutoscaler
 from common.api.base import QuantityJson
-from kubectl_vpa.results import RecommendationResult
+from kubectl_vpa.results.export import RecommendationResult
 
 _KEPT = ("name", "namespace", "labels", "annotations")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from common.api.coordination import Lease
 from common.api.core import LimitRangeSpec, ResourceQuota
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import Finding, Severity, VpaResult
+from kubectl_vpa.results.doctor import Finding, Severity
+from kubectl_vpa.results.status import VpaResult
 
 RECOMMENDER, UPDATER, ADMISSION = "vpa-recommender", "vpa-updater", "vpa-admission-controller"
 COMPONENTS = (RECOMMENDER, UPDATER, ADMISSION)

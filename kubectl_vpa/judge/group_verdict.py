@@ -8,7 +8,7 @@ from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
 from kubectl_vpa.judge.competitors import PodDisruptionBudget, exhausted_budgets
 from kubectl_vpa.judge.pod_groups import PodGroup
-from kubectl_vpa.results import StatusReason
+from kubectl_vpa.results.status import StatusReason
 from updater.decision import Decision, Reason, ending
 from updater.evaluate.quick_oom_kills import needs_memory, quick_ooms
 from updater.evaluate.recommendation_fit import Measured, measure_pod

@@ -20,7 +20,7 @@ from kubectl_vpa.judge.findings import (
     warning,
 )
 from kubectl_vpa.judge.group_verdict import mode_of
-from kubectl_vpa.results import Finding
+from kubectl_vpa.results.doctor import Finding
 
 RESOURCES = ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")
 STALE_METRICS = timedelta(minutes=5)

@@ -9,7 +9,7 @@ from common.recommendation.actual_resources import containers_of
 from common.resources import CPU, RESOURCES, ResourceQuantities, parse_quantities
 from kubectl_vpa.judge.group_verdict import GroupVerdict
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import UsageResult
+from kubectl_vpa.results.top import UsageResult
 
 UsageByPod = Mapping[tuple[str, str], Mapping[str, ResourceQuantities]]
 """Usage by namespace and name of the pod, and by container."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from common.read_model.updater import PastAction
 from kubectl_vpa.judge.planned import worded
-from kubectl_vpa.results import HistoryResult
+from kubectl_vpa.results.history import HistoryResult
 
 Object = Mapping[str, object]
 

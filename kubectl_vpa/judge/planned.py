@@ -9,7 +9,8 @@ from common.read_model.updater import PlannedPod, PlannedVpa
 from kubectl_vpa.judge import target_sums
 from kubectl_vpa.judge.group_verdict import GroupVerdict, mode_of
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_groups, judge_vpa
-from kubectl_vpa.results import PlanResult, ResourceStatus, StatusReason
+from kubectl_vpa.results.plan import PlanResult
+from kubectl_vpa.results.status import ResourceStatus, StatusReason
 from updater.decision import Action, Reason
 from updater.remedies import REMEDIES
 from updater.resize.resize_status import ResizeStatus

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from common.quantity import Quantity
 from common.resources import CPU, MEMORY, RESOURCES
 from kubectl_vpa.judge.workload_report import quantity_text
-from kubectl_vpa.results import (
+from kubectl_vpa.results.report import (
     Cost,
     Prices,
     ReportTotal,

@@ -17,7 +17,7 @@ from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
 from common.resources import CPU, MEMORY
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import NowAndSimulated, SimulatedNumbers, SimulatedTotal
+from kubectl_vpa.results.simulate import NowAndSimulated, SimulatedNumbers, SimulatedTotal
 from recommender.model.keys import VpaKey
 from recommender.publish.status import recommended_amounts
 

@@ -9,7 +9,7 @@ from common.quantity import Quantity, QuantityError
 from common.read_model.updater import PlannedPod
 from common.recommendation.processing import ContainerAmounts, parse_recommendation
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
-from kubectl_vpa.results import ResourceStatus
+from kubectl_vpa.results.status import ResourceStatus
 from updater.evaluate.recommendation_fit import Measured
 
 Sums = Mapping[str, ResourceStatus]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from common.read_model.updater import PlannedPod, PlannedVpa
 from kubectl_vpa.judge.planned import message_of
 from kubectl_vpa.judge.vpa_status import STATES, VpaFacts
-from kubectl_vpa.results import StatusReason, VpaResult
+from kubectl_vpa.results.status import StatusReason, VpaResult
 from updater.decision import Action, Reason
 
 _RANKS = {reason: rank for rank, reason in enumerate(StatusReason)}

@@ -12,7 +12,7 @@ from common.errors import DecodeError
 from common.quantity import Format, Quantity
 from common.read_model.recommender import VpaSummary
 from common.resources import CPU, MEMORY
-from kubectl_vpa.results import ContainerHistory, ResourceHistory
+from kubectl_vpa.results.history import ContainerHistory, ResourceHistory
 from recommender.checkpoints.codec import decode
 from recommender.model import buckets
 from recommender.model.histograms import Histograms, SavedHistogram

@@ -13,7 +13,7 @@ from kubectl_vpa.judge import target_sums
 from kubectl_vpa.judge.competitors import PodDisruptionBudget, shared_resource
 from kubectl_vpa.judge.group_verdict import GroupVerdict, judge_group, mode_of
 from kubectl_vpa.judge.pod_groups import PodGroup
-from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from kubectl_vpa.results.status import ResourceStatus, State, StatusReason, VpaResult
 
 NEW = timedelta(minutes=5)
 """A VPA without status is new for this long; a recommender writes the first one in a minute."""

@@ -10,7 +10,8 @@ from common.recommendation.processing import parse_recommendation
 from common.resources import CPU, MEMORY, RESOURCES, in_order
 from kubectl_vpa.judge.findings import Facts, error, ok, skipped, warning
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import Finding, StatusReason, VpaResult
+from kubectl_vpa.results.doctor import Finding
+from kubectl_vpa.results.status import StatusReason, VpaResult
 
 _SHOWN = 20  # findings of a check about single objects
 

@@ -12,7 +12,7 @@ from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_q
 from common.target.owners import TargetKey
 from kubectl_vpa.judge.group_verdict import mode_of
 from kubectl_vpa.judge.pod_groups import BARE, PodGroup
-from kubectl_vpa.results import (
+from kubectl_vpa.results.report import (
     Change,
     ContainerReport,
     Source,

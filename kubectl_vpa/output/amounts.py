@@ -2,7 +2,7 @@
 
 from common.quantity import Quantity
 from common.resources import CPU
-from kubectl_vpa.results import ResourceStatus
+from kubectl_vpa.results.status import ResourceStatus
 
 _KIBI = 1024
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from kubectl_vpa.arguments import Format
-from kubectl_vpa.results import Result, ResultList
+from kubectl_vpa.results.lists import Result, ResultList
 
 
 def for_programs(content: ResultList, output: Format, *, headings: bool) -> str | None:

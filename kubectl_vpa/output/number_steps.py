@@ -1,7 +1,7 @@
 """The steps of a number as one line of text; JSON has each step with its meaning."""
 
 from kubectl_vpa.output.amounts import plain_number, short
-from kubectl_vpa.results import ComputedNumber, NumberStep
+from kubectl_vpa.results.explain import ComputedNumber, NumberStep
 
 _ARROW = " → "
 _UNOBSERVED = "unobserved"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from kubectl_vpa.results import CurvePoint
+from kubectl_vpa.results.explain import CurvePoint
 
 _HEIGHT = 8  # lines; an eighth of a line is drawn, too
 _LABELS = {_HEIGHT: "100%", _HEIGHT // 2: " 50%", 0: "  0%"}

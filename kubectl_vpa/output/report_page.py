@@ -15,7 +15,7 @@ from kubectl_vpa.output import report_text as text
 from kubectl_vpa.output.amounts import short
 from kubectl_vpa.output.report_table import Table
 from kubectl_vpa.output.screen import Column
-from kubectl_vpa.results import Report
+from kubectl_vpa.results.report import Report
 
 _MOST_BARS = 20
 _LABEL_LENGTH = 27  # characters

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from common.resources import CPU, MEMORY
 from kubectl_vpa.output import report_text as text
 from kubectl_vpa.output.screen import Column, Screen
-from kubectl_vpa.results import Report, ReportTotal, WorkloadReport
+from kubectl_vpa.results.report import Report, ReportTotal, WorkloadReport
 
 _LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from common.resources import CPU, MEMORY
 from kubectl_vpa.output.amounts import short
-from kubectl_vpa.results import (
+from kubectl_vpa.results.report import (
     Change,
     Cost,
     Prices,

@@ -307,8 +307,8 @@ async def test_a_person_who_may_not_list_pods_gets_an_error(
     observed: Observed, tmp_path: Path
 ) -> None:
     content = yaml.safe_load(observed.cluster.kubeconfig.read_text())
-    content["users"][0]["user"] = {"token": "nobody"}
-    file = tmp_path / "nobody"
+    content["users"][0]["user"] = {"token": "invalid"}
+    file = tmp_path / "invalid"
     await asyncio.to_thread(file.write_text, yaml.safe_dump(content))
     printed = await run_cli(file, "report", "-n", NAMESPACE)
     assert (printed.code, printed.out) == (1, "")

@@ -80,7 +80,7 @@ CASES = [
         want="kube-system/b",
     ),
     Case(
-        id="not a pod that somebody labelled",
+        id="not a pod that a tenant labelled",
         pods=[pod("--target-cpu-percentile=1", namespace="default"), pod(OTHER)],
         want="kube-system/it",
     ),

@@ -3,7 +3,7 @@
 import pytest
 
 from kubectl_vpa.output.amounts import change, percent, plain_number, share, short
-from kubectl_vpa.results import ResourceStatus
+from kubectl_vpa.results.status import ResourceStatus
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from common.read_model.recommender import ContainerHistograms, PercentilePoint, 
 from common.recommendation.decision_trace import Amount
 from kubectl_vpa.judge.computed_numbers import Requests, computed_vpa, usual_requests
 from kubectl_vpa.judge.pod_groups import PodGroups
-from kubectl_vpa.results import ComputedVpa, CurvePoint, NumberSource
+from kubectl_vpa.results.explain import ComputedVpa, CurvePoint, NumberSource
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LARGE, SMALL = {"cpu": "1", "memory": "1Gi"}, {"cpu": "10m"}

@@ -43,7 +43,7 @@ from kubectl_vpa.judge.findings import (
 )
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_vpa
-from kubectl_vpa.results import Finding, Severity
+from kubectl_vpa.results.doctor import Finding, Severity
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

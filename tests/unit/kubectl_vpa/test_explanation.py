@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kubectl_vpa.cluster.subject import parse
 from kubectl_vpa.judge.explanation import explain, without_vpa
 from kubectl_vpa.judge.vpa_status import STATES
-from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from kubectl_vpa.results.status import ResourceStatus, State, StatusReason, VpaResult
 from scripted_components import TIME, known_vpa
 
 STATUS = VpaResult(

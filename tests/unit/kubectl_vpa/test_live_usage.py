@@ -20,7 +20,7 @@ from kubectl_vpa.judge.live_usage import (
 )
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_groups
-from kubectl_vpa.results import UsageResult
+from kubectl_vpa.results.top import UsageResult
 
 NO_DETAIL = Detail()
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

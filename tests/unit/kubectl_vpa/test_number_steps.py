@@ -4,7 +4,7 @@ import pytest
 
 from common.resources import CPU, MEMORY
 from kubectl_vpa.output.number_steps import steps_text
-from kubectl_vpa.results import ComputedNumber, NumberStep
+from kubectl_vpa.results.explain import ComputedNumber, NumberStep
 from recommender.estimate.step_reasons import StepReason
 
 FIRST = ("percentile", "0.9", None, "100m")

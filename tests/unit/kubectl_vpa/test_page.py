@@ -5,24 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_vpa.results import (
-    ComputedContainer,
-    ComputedResource,
-    ComputedVpa,
-    ContainerHistory,
-    Explanation,
-    Finding,
-    HistoryResult,
-    PlanResult,
-    RecommendationResult,
-    Report,
-    ReportTotal,
-    SimulatedNumbers,
-    StatusReason,
-    UsageResult,
-    VpaResult,
-    WorkloadReport,
-)
+from kubectl_vpa.results.doctor import Finding
+from kubectl_vpa.results.explain import ComputedContainer, ComputedResource, ComputedVpa
+from kubectl_vpa.results.export import RecommendationResult
+from kubectl_vpa.results.history import ContainerHistory, HistoryResult
+from kubectl_vpa.results.plan import PlanResult
+from kubectl_vpa.results.report import Report, ReportTotal, WorkloadReport
+from kubectl_vpa.results.simulate import SimulatedNumbers
+from kubectl_vpa.results.status import StatusReason, VpaResult
+from kubectl_vpa.results.top import UsageResult
+from kubectl_vpa.results.why import Explanation
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kubectl-vpa.md").read_text(encoding="utf-8")

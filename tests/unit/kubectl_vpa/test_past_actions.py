@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from common.read_model.updater import ActionOutcome
 from kubectl_vpa.judge.past_actions import merged, of_event, of_updater
-from kubectl_vpa.results import HistoryResult
+from kubectl_vpa.results.history import HistoryResult
 from scripted_components import TIME, past_action
 
 VPA = "VerticalPodAutoscaler"

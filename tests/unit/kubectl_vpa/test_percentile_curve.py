@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from kubectl_vpa.output.percentile_curve import ASCII, UNICODE, Glyphs, Mark, draw
-from kubectl_vpa.results import CurvePoint
+from kubectl_vpa.results.explain import CurvePoint
 
 EVEN = [CurvePoint(fraction=percent / 100, amount=10 * percent) for percent in range(101)]
 TARGET = Mark("target", 500, "green", is_scaled=True)

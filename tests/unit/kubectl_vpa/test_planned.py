@@ -13,7 +13,7 @@ from common.api.core import Pod, PodCondition
 from kubectl_vpa.judge.planned import derived, grouped, of_updater, order, unseen, worded
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import ResourceStatus
+from kubectl_vpa.results.status import ResourceStatus
 from scripted_components import planned, planned_pod
 from updater.decision import Reason
 

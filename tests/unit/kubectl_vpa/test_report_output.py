@@ -5,12 +5,13 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from kubectl_vpa.judge.report_totals import in_order, total_of, totals_by_namespace, with_cost
 from kubectl_vpa.output.report_page import as_html
 from kubectl_vpa.output.report_table import as_markdown, totals, workloads
 from kubectl_vpa.output.report_text import basis, per_pod
-from kubectl_vpa.results import (
+from kubectl_vpa.results.report import (
     Change,
     Prices,
     Report,
@@ -24,36 +25,39 @@ HTML = "{http://www.w3.org/1999/xhtml}"
 HOSTILE = "<script>alert('1')</script>|`*_[a](b)&\x1b[31m\"\nnext"
 
 
+WORKLOAD = WorkloadReport(
+    context="",
+    namespace="shop",
+    kind="Deployment",
+    name="web",
+    pods=3,
+    vpa="web",
+    mode="Recreate",
+    source=Source.VPA,
+    message="",
+    cpu=WorkloadResource(
+        request="500m",
+        recommended="50m",
+        total_request="1500m",
+        total_recommended="150m",
+        given_back="1350m",
+        lacking="0",
+    ),
+    memory=WorkloadResource(
+        request=None,
+        recommended="2Gi",
+        total_request="0",
+        total_recommended="6Gi",
+        given_back="0",
+        lacking="6Gi",
+    ),
+    cost=None,
+    containers=(),
+)
+
+
 def workload(name: str = "web", **changes: object) -> WorkloadReport:
-    values: dict[str, object] = {
-        "context": "",
-        "namespace": "shop",
-        "kind": "Deployment",
-        "pods": 3,
-        "vpa": "web",
-        "mode": "Recreate",
-        "source": Source.VPA,
-        "message": "",
-        "cpu": WorkloadResource(
-            request="500m",
-            recommended="50m",
-            total_request="1500m",
-            total_recommended="150m",
-            given_back="1350m",
-            lacking="0",
-        ),
-        "memory": WorkloadResource(
-            request=None,
-            recommended="2Gi",
-            total_request="0",
-            total_recommended="6Gi",
-            given_back="0",
-            lacking="6Gi",
-        ),
-        "cost": None,
-        "containers": (),
-    }
-    return WorkloadReport(name=name, **{**values, **changes})  # type: ignore[arg-type]
+    return structs.replace(WORKLOAD, name=name, **changes)
 
 
 def report(

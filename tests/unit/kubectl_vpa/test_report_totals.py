@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from kubectl_vpa.judge.report_totals import in_order, total_of, totals_by_namespace, with_cost
-from kubectl_vpa.results import Cost, Prices, Source, WorkloadReport, WorkloadResource
+from kubectl_vpa.results.report import Cost, Prices, Source, WorkloadReport, WorkloadResource
 
 PRICES = Prices(cpu=0.04, memory=0.005, currency="USD")
 

@@ -20,7 +20,7 @@ from kubectl_vpa.judge.simulation import (
     totals,
 )
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import NowAndSimulated, SimulatedNumbers
+from kubectl_vpa.results.simulate import NowAndSimulated, SimulatedNumbers
 from recommender.model.keys import VpaKey
 
 KEY = VpaKey("default", "web")

@@ -14,7 +14,7 @@ from kubectl_vpa.judge.last_pass import LastPass
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.updater_view import UpdaterView
 from kubectl_vpa.judge.vpa_status import VpaFacts
-from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from kubectl_vpa.results.status import ResourceStatus, State, StatusReason, VpaResult
 from scripted_components import TIME, planned, planned_pod
 from updater.decision import Reason
 

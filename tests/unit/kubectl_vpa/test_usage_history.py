@@ -15,7 +15,7 @@ from common.api.autoscaling import (
 from common.api.meta import ObjectMeta
 from common.quantity import Quantity
 from kubectl_vpa.judge.usage_history import percentiles, usage_history
-from kubectl_vpa.results import ContainerHistory
+from kubectl_vpa.results.history import ContainerHistory
 from recommender.model import buckets
 from recommender.model.histograms import Histograms, SavedHistogram
 from recommender.model.timestamps import instant

@@ -36,7 +36,7 @@ from common.api.meta import LabelSelector, ObjectMeta
 from kubectl_vpa.judge.competitors import BudgetSpec, BudgetStatus, PodDisruptionBudget
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_vpa, worst_first
-from kubectl_vpa.results import ResourceStatus, State, StatusReason, VpaResult
+from kubectl_vpa.results.status import ResourceStatus, State, StatusReason, VpaResult
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)  # pods of the builder started a day before
 LARGE = {"cpu": "500m", "memory": "1000Mi"}

@@ -24,7 +24,7 @@ from kubectl_vpa.judge.workload_report import (
     row_key,
     why_not_recommended,
 )
-from kubectl_vpa.results import Source, WorkloadReport
+from kubectl_vpa.results.report import Source, WorkloadReport
 
 KEY = ("default", "Deployment", "web")
 LARGE = {"cpu": "500m", "memory": "1Gi"}

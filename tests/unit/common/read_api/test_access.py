@@ -16,7 +16,7 @@ from common.read_api.access import (
 )
 
 ALICE, BOB = UserInfo(username="alice"), UserInfo(username="bob", groups=("shop",))
-NOBODY = UserInfo(username="nobody")
+CAROL = UserInfo(username="carol")
 API_SERVER = "10.0.0.5"
 
 
@@ -25,7 +25,7 @@ class FakeReviews:
     """An API server that knows some tokens and rights, and records the reviews."""
 
     users: Mapping[str, UserInfo] = field(
-        default_factory=lambda: {"of-alice": ALICE, "of-bob": BOB, "of-nobody": NOBODY}
+        default_factory=lambda: {"of-alice": ALICE, "of-bob": BOB, "of-carol": CAROL}
     )
     rights: Mapping[str, Collection[str]] = field(
         default_factory=lambda: {"alice": (EVERYWHERE,), "bob": ("shop", "shop-2")}
@@ -87,7 +87,7 @@ CASES = [
     Case(id="a person with all rights", authorization="Bearer of-alice", want=ALL, everything=True),
     Case(id="the kind in lower case", authorization="bearer of-alice", want=ALL, everything=True),
     Case(id="a person with two namespaces", authorization="Bearer of-bob", want=("shop", "shop-2")),
-    Case(id="a person without rights", authorization="Bearer of-nobody", want=()),
+    Case(id="a person without rights", authorization="Bearer of-carol", want=()),
     Case(id="an unknown token", authorization="Bearer forged", want=401),
     Case(id="an empty token", authorization="Bearer ", want=401),
     Case(id="no token at all", authorization="Bearer", want=401),
@@ -102,7 +102,7 @@ CASES = [
     Case(id="an unknown token on loopback", authorization="Bearer forged", peer="::1", want=401),
     Case(
         id="a token decides for an API server",
-        authorization="Bearer of-nobody",
+        authorization="Bearer of-carol",
         peer=API_SERVER,
         want=(),
     ),
@@ -137,7 +137,7 @@ async def test_the_refusal_without_a_token_names_the_ways_in() -> None:
         pytest.param("of-bob", "shop", None, id="a namespace with the right"),
         pytest.param("of-bob", "bank", 403, id="another namespace"),
         pytest.param("of-bob", "", 403, id="everything, with the right in two namespaces"),
-        pytest.param("of-nobody", "shop", 403, id="no rights"),
+        pytest.param("of-carol", "shop", 403, id="no rights"),
     ],
 )
 async def test_what_a_request_for_one_namespace_requires(
@@ -172,8 +172,8 @@ async def test_without_an_answer_of_the_api_server_a_token_gets_503_and_loopback
 async def test_persons_with_other_rights_have_other_scopes() -> None:
     access = Access(FakeReviews(), FakeAddresses())
     scopes = await asyncio.gather(
-        *(access.admit(f"Bearer of-{name}", "") for name in ("bob", "nobody", "bob"))
+        *(access.admit(f"Bearer of-{name}", "") for name in ("bob", "carol", "bob"))
     )
-    bob, nobody, again = (each.scope for each in scopes)
-    assert bob == again != nobody
+    bob, carol, again = (each.scope for each in scopes)
+    assert bob == again != carol
     assert "bob" not in bob
