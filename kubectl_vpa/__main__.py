@@ -10,7 +10,7 @@ def main() -> int:
         print("kubectl-vpa needs more packages: pip install 'pyvpa[cli]'", file=sys.stderr)
         return 1
     # Imported here, because without these packages it fails.
-    from kubectl_vpa import program  # noqa: PLC0415 - see above
+    from kubectl_vpa import program  # noqa: PLC0415 - it imports these packages
 
     return program.main()
 
