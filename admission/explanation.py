@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from admission.metrics import ReviewOutcome
-from admission.pod_patch import update_mode
 from admission.pod_reviews import MatchReason, PodVerdict, TargetingVpa, VpaMatch
 from admission.review import AdmissionRequest
 from common.annotations import startup_boost_key
@@ -27,7 +26,7 @@ from common.recommendation.decision_trace import Amount, DecisionTrace
 from common.recommendation.pod_level import POD_LEVEL_PATH
 from common.recommendation.policy import container_policy
 from common.recommendation.scaled_containers import scaled_containers, scaled_specs
-from common.target.controlling import can_control_pods, has_startup_boost
+from common.target.controlling import can_control_pods, has_startup_boost, mode_of
 from common.target.owners import Controller, controller_of
 
 _BOUNDS = ("min", "max", "default")  # of a LimitRange
@@ -186,7 +185,7 @@ def _why(verdict: PodVerdict, owner: str | None, namespace: str) -> str:
 
 def _why_patched(vpa: VerticalPodAutoscaler, owner: str | None) -> str:
     name = vpa.metadata.name
-    if update_mode(vpa) == UpdateMode.OFF:
+    if mode_of(vpa) == UpdateMode.OFF:
         return f"VPA {name} targets {owner}; it has mode Off, so only its start-up boost counts"
     if vpa.status.recommendation is None:
         return f"VPA {name} targets {owner}, but has no recommendation yet"
@@ -221,7 +220,7 @@ def _of_candidate(candidate: TargetingVpa, match: VpaMatch, pod: Pod) -> Candida
     created = vpa.metadata.creation_timestamp
     return CandidateVpa(
         name=vpa.metadata.name,
-        mode=update_mode(vpa),
+        mode=mode_of(vpa),
         created=None if created is None else created.isoformat().replace("+00:00", "Z"),
         fate=fate,
         why=why,

@@ -13,7 +13,7 @@ from common.annotations import (
     startup_boost_key,
     startup_boost_value,
 )
-from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
+from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.base import QuantityJson
 from common.api.core import NO_RESOURCES, LimitRangeSpec, Pod, ResourceRequirements
 from common.errors import DecodeError
@@ -34,13 +34,6 @@ class PodPatch:
 
     operations: tuple[Operation, ...]
     unfit: Unfit | None = None
-
-
-def update_mode(vpa: VerticalPodAutoscaler) -> str:
-    """Return the mode as written; Recreate if there is none."""
-    policy = vpa.spec.update_policy
-    mode = policy.update_mode if policy is not None else None
-    return UpdateMode.RECREATE if mode is None else mode
 
 
 def pod_patch(

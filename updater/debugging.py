@@ -21,13 +21,13 @@ from common.api.base import Wire
 from common.kube.lease import AdmissionStatus
 from common.read_model.updater import ContainerNumbers, PlannedVpaHead, PodLevelNumbers
 from common.runtime.text_or_json import described, wants_text
+from common.target.controlling import mode_of
 from updater.decision import Action, Decision, Reason
 from updater.decision_log import whole_seconds
 from updater.evaluate.recommendation_fit import RecommendationFit
 from updater.plan_rows import (
     container_numbers,
     pod_level_numbers,
-    shown_mode,
     why_no_decisions,
 )
 from updater.preview import NotNow, PassPreview
@@ -157,7 +157,7 @@ def _encoded(plan: PassPreview) -> Iterator[bytes]:
     before_vpa = b"\n"
     for vpa, scaled, pods, why in _by_vpa(plan):
         namespace, name = key_of(vpa)
-        head = PlannedVpaHead(namespace=namespace, name=name, mode=shown_mode(vpa), why=why)
+        head = PlannedVpaHead(namespace=namespace, name=name, mode=mode_of(vpa), why=why)
         yield before_vpa + _opened(head, "pods")
         ranges = () if scaled is None else scaled.limit_ranges
         fit = RecommendationFit(vpa, ranges, pod_level=plan.pod_level)

@@ -29,13 +29,6 @@ def why_no_decisions(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) 
     return _ALL_GONE if scaled is not None and scaled.pods else _NO_PODS
 
 
-def shown_mode(vpa: VerticalPodAutoscaler) -> str:
-    """Return the mode of a VPA, or the text of an unknown one."""
-    policy = vpa.spec.update_policy
-    written = None if policy is None else policy.update_mode
-    return update_mode(vpa) or written or ""
-
-
 def container_numbers(pod: LivePod, measured: Measured) -> tuple[ContainerNumbers, ...]:
     """Return the requests of each container, and its processed recommendation."""
     return tuple(

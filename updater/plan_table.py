@@ -9,6 +9,7 @@ import msgspec
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.read_model.updater import PlannedPod, PlannedVpaHead
 from common.recommendation.pod_level import PodLevelMode
+from common.target.controlling import mode_of
 from common.target.owners import Controller
 from updater.decision import Action, Decision
 from updater.evaluate.recommendation_fit import RecommendationFit
@@ -16,7 +17,6 @@ from updater.plan_rows import (
     container_numbers,
     pod_level_numbers,
     reference,
-    shown_mode,
     why_no_decisions,
 )
 from updater.remedies import REMEDIES
@@ -112,7 +112,7 @@ class PlanRows:
         """Return a ``PlannedVpa`` with these pods as JSON."""
         namespace, name = key_of(self._vpa)
         head = PlannedVpaHead(
-            namespace=namespace, name=name, mode=shown_mode(self._vpa), why=self._why
+            namespace=namespace, name=name, mode=mode_of(self._vpa), why=self._why
         )
         opened = msgspec.json.encode(head).removesuffix(b"}")
         return b'%b,"pods":[%b]}' % (opened, b",".join(bodies))

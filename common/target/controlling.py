@@ -56,6 +56,13 @@ def precedence(vpa: VerticalPodAutoscaler) -> tuple[datetime, str]:
     return (meta.creation_timestamp or _ZERO_TIME, meta.name)
 
 
+def mode_of(vpa: VerticalPodAutoscaler) -> str:
+    """Return the update mode as written; Recreate if there is none."""
+    policy = vpa.spec.update_policy
+    mode = policy.update_mode if policy is not None else None
+    return UpdateMode.RECREATE if mode is None else mode
+
+
 def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:
     """Return False for a VPA that never controls a pod: one of mode Off without a start-up boost.
 

@@ -7,9 +7,10 @@ from common.annotations import OBSERVED_CONTAINERS, VPA_UPDATES
 from common.api.autoscaling import UpdateMode
 from common.errors import DecodeError, KubeError
 from common.kube.endpoints import PODS
+from common.target.controlling import mode_of
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.findings import DryRun
-from kubectl_vpa.judge.group_verdict import mode_of
+from kubectl_vpa.judge.vpa_fields import has_recommendation
 from kubectl_vpa.judge.vpa_status import VpaFacts
 
 _OURS = ("vpa",)  # prefixes of the annotations that the webhook sets
@@ -65,11 +66,9 @@ def copied(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes_new_pods(facts: VpaFacts) -> bool:
-    recommendation = facts.vpa.status.recommendation
     return (
         bool(facts.groups)
         and not facts.controlled_by
         and mode_of(facts.vpa) != UpdateMode.OFF
-        and recommendation is not None
-        and bool(recommendation.container_recommendations)
+        and has_recommendation(facts.vpa.status)
     )

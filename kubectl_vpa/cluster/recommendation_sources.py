@@ -14,6 +14,7 @@ from kubectl_vpa.cluster.checkpoint_estimates import recommended_by_checkpoints
 from kubectl_vpa.cluster.prometheus_history import recommended_by_history
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.workloads import Vpas, Workload
+from kubectl_vpa.judge.vpa_fields import has_recommendation
 from kubectl_vpa.judge.workload_report import is_bare
 from kubectl_vpa.results.report import Source
 from recommender.sources.usage_source_settings import UsageSourceSettings
@@ -44,7 +45,7 @@ async def recommendations(
     found: dict[Controller, Recommended] = {}
     if Source.VPA in sources:
         for each in workloads:
-            if each.vpa is not None and _recommends(each.vpa):
+            if each.vpa is not None and has_recommendation(each.vpa.status):
                 found[each.controller] = Recommended(each.vpa, Source.VPA)
     clock = SystemClock()
     left = {
@@ -88,8 +89,3 @@ def default_vpa(controller: Controller) -> VerticalPodAutoscaler:
         metadata=ObjectMeta(namespace=controller.namespace, name=name),
         spec=VpaSpec(target_ref=target),
     )
-
-
-def _recommends(vpa: VerticalPodAutoscaler) -> bool:
-    recommendation = vpa.status.recommendation
-    return recommendation is not None and bool(recommendation.container_recommendations)

@@ -132,19 +132,18 @@ def _print(
 ) -> None:
     headings = not arguments.no_headers
     content = ResultList(kind="FindingList", items=tuple(findings), notes=tuple(notes))
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case Format.CSV:
-            screen.raw(formats.as_csv(findings, headings=headings))
-        case _:
-            columns = (Column("RESULT", styles=_STYLES), Column("CHECK"), Column("FINDING"))
-            screen.table(columns, list(map(_cells, findings)), headings=headings)
+    text = formats.for_programs(content, arguments.output, headings=headings)
+    if text is not None:
+        screen.raw(text)
+        return
+    rows = [dict(_cells(each)) for each in findings]
+    screen.rows(rows, (Column("RESULT", styles=_STYLES),), headings=headings)
 
 
-def _cells(finding: Finding) -> tuple[str, str, str]:
+def _cells(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield headings and cells of a row."""
     about = f"{finding.about}: " if finding.about else ""
     remedy = f". Remedy: {finding.remedy}" if finding.remedy else ""
-    return (finding.severity, finding.check, f"{about}{finding.message.rstrip('.')}{remedy}")
+    yield ("RESULT", finding.severity)
+    yield ("CHECK", finding.check)
+    yield ("FINDING", f"{about}{finding.message.rstrip('.')}{remedy}")

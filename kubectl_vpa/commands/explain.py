@@ -9,7 +9,6 @@ from common.quantity import Quantity, QuantityError
 from common.resources import CPU, MEMORY
 from kubectl_vpa.arguments import (
     ExitCode,
-    Format,
     add_connection,
     add_namespace,
     add_text_output,
@@ -60,13 +59,11 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         notes = tuple(session.reader.notes)
     screen.finish_progress()
     content = ResultList(kind="ComputedVpaList", items=(found,), notes=notes)
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case _:
-            _print(found, screen)
+    text = formats.for_programs(content, arguments.output)
+    if text is not None:
+        screen.raw(text)
+    else:
+        _print(found, screen)
     screen.notes(notes)
     return ExitCode.OK
 

@@ -32,14 +32,13 @@ from kubectl_vpa.output.times import moment, stamp
 from kubectl_vpa.results.history import ContainerHistory, HistoryResult, HistoryResultList
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _STYLES = {"evict": "red", "resize": "magenta", "blocked": "yellow", "suspended": "yellow"}
 _OUTCOMES = {
     "replaced_right": "replaced",
     "replaced_wrong": "replaced, without the target",
     "not_replaced": "not replaced",
 }
-_COLUMNS = {"ACTION": Column("ACTION", styles=_STYLES)}
+_COLUMNS = (Column("ACTION", styles=_STYLES),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,39 +152,35 @@ def _show(
     screen: Screen,
 ) -> None:
     headings = not arguments.no_headers
-    roomy = screen.width is None or screen.width >= _LEAST_WIDE
-    _table([dict(_cells(each, arguments, roomy=roomy)) for each in results], screen, headings)
-    if results and usage:
+    done = [dict(_cells(each, arguments, wide=screen.is_wide)) for each in results]
+    if done:
+        screen.rows(done, _COLUMNS, headings=headings)
+    if done and usage:
         screen.text("")
-    resources = ((each, name) for each in usage for name in (CPU, MEMORY))
-    _table([dict(_usage_cells(*each)) for each in resources], screen, headings)
+    if usage:
+        used = [dict(_usage_cells(each, name)) for each in usage for name in (CPU, MEMORY)]
+        screen.rows(used, headings=headings)
     for each in usage:
         screen.text("")
         screen.paragraph(_samples(each))
 
 
-def _table(rows: Sequence[Mapping[str, str]], screen: Screen, headings: bool) -> None:  # noqa: FBT001 - as the others pass it
-    if rows:
-        columns = [_COLUMNS.get(heading, Column(heading)) for heading in rows[0]]
-        screen.table(columns, [tuple(row.values()) for row in rows], headings=headings)
-
-
 def _cells(
-    result: HistoryResult, arguments: argparse.Namespace, *, roomy: bool
+    result: HistoryResult, arguments: argparse.Namespace, *, wide: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield headings and cells of a row; on a narrow screen the pod is a part of the last one."""
     yield ("TIME", "-" if result.time is None else stamp(result.time))
     if arguments.all_namespaces:
         yield ("NAMESPACE", result.namespace)
     yield ("VPA", result.vpa or "-")
-    if roomy:
+    if wide:
         yield ("POD", result.pod or "-")
     yield ("ACTION", result.action)
     yield ("OUTCOME", _OUTCOMES.get(result.outcome or "-", result.outcome or "-"))
-    about = "" if roomy or result.pod is None else f"{result.pod}: "
+    about = "" if wide or result.pod is None else f"{result.pod}: "
     changes = result.changes.replace("->", "→")
     text = "; ".join(filter(None, (changes, result.message)))
-    yield ("CHANGE" if roomy else "", about + text)
+    yield ("CHANGE" if wide else "", about + text)
 
 
 def _usage_cells(container: ContainerHistory, resource: str) -> Iterator[tuple[str, str]]:

@@ -34,11 +34,7 @@ from kubectl_vpa.results.plan import PlanResult, PlanResultList, PlanSource
 
 _FORMATS = (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML, Format.CSV)
 _STYLES = {"evict": "red", "resize": "magenta", "wait": "yellow", "leave": "green"}
-_COLUMNS = {
-    "DECISION": Column("DECISION", styles=_STYLES),
-    "PODS": Column("PODS", right=True),
-}
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
+_COLUMNS = (Column("DECISION", styles=_STYLES), Column("PODS", right=True))
 _NOTHING = "Nothing: "  # begins a remedy that takes no action
 _DERIVED = (
     "derived from the objects, without what the updater alone knows: its flags, its limits, and "
@@ -149,7 +145,7 @@ def _summary(plan: _Plan, now: datetime) -> str:
 def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen) -> None:
     """Print a row for each pod, or for pods that are alike."""
     wide = arguments.output is Format.WIDE
-    roomy = wide or screen.width is None or screen.width >= _LEAST_WIDE
+    roomy = wide or screen.is_wide
     groups = (
         [PlanGroup(each, each.pod is not None) for each in plan.results]
         if wide
@@ -159,11 +155,7 @@ def _show(plan: _Plan, arguments: argparse.Namespace, screen: Screen) -> None:
         dict(_cells(group, namespaces=arguments.all_namespaces, wide=wide, roomy=roomy))
         for group in groups
     ]
-    screen.table(
-        [_COLUMNS.get(heading, Column(heading)) for heading in rows[0]],
-        [tuple(row.values()) for row in rows],
-        headings=not arguments.no_headers,
-    )
+    screen.rows(rows, _COLUMNS, headings=not arguments.no_headers)
 
 
 def _cells(

@@ -198,13 +198,10 @@ def _prices(arguments: argparse.Namespace) -> Prices | None:
 
 def _print(report: Report, arguments: argparse.Namespace, screen: Screen) -> None:
     headings = not arguments.no_headers
+    text = formats.for_programs(report, arguments.output, headings=headings, without=_WITHOUT)
     match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(report))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(report))
-        case Format.CSV:
-            screen.raw(formats.as_csv(report.items, headings=headings, without=_WITHOUT))
+        case _ if text is not None:
+            screen.raw(text)
         case Format.MARKDOWN:
             screen.raw(report_table.as_markdown(report))
         case Format.HTML:

@@ -44,8 +44,7 @@ from kubectl_vpa.results.simulate import (
 from recommender.recommendation_flags import RecommendationFlags
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
-_RIGHT = frozenset({"CHANGE", "PODS", "ALL PODS"})
+_COLUMNS = tuple(Column(each, right=True) for each in ("CHANGE", "PODS", "ALL PODS"))
 _NO_CHANGE = (
     "name a setting to change, such as --target-cpu-percentile=0.95 or --max-allowed=memory=2Gi"
 )
@@ -193,27 +192,22 @@ def _chosen(facts: Iterator[VpaFacts], session: Session, name: str) -> Iterator[
 def _show(
     results: Sequence[SimulatedNumbers], arguments: argparse.Namespace, screen: Screen
 ) -> None:
-    roomy = screen.width is None or screen.width >= _LEAST_WIDE
-    everywhere = arguments.all_namespaces
-    rows = [dict(_cells(each, everywhere=everywhere, roomy=roomy)) for each in results]
-    screen.table(
-        [Column(heading, right=heading in _RIGHT) for heading in rows[0]],
-        [tuple(row.values()) for row in rows],
-        headings=not arguments.no_headers,
-    )
+    everywhere, wide = arguments.all_namespaces, screen.is_wide
+    rows = [dict(_cells(each, everywhere=everywhere, wide=wide)) for each in results]
+    screen.rows(rows, _COLUMNS, headings=not arguments.no_headers)
 
 
-def _cells(result: SimulatedNumbers, *, everywhere: bool, roomy: bool) -> Iterator[tuple[str, str]]:
+def _cells(result: SimulatedNumbers, *, everywhere: bool, wide: bool) -> Iterator[tuple[str, str]]:
     """Yield headings and cells of a row."""
     resource = result.resource
-    if everywhere and roomy:
+    if everywhere and wide:
         yield ("NAMESPACE", result.namespace)
-    yield ("VPA", f"{result.namespace}/{result.name}" if everywhere and not roomy else result.name)
+    yield ("VPA", f"{result.namespace}/{result.name}" if everywhere and not wide else result.name)
     yield ("CONTAINER", result.container)
     yield ("RESOURCE", resource)
     yield ("TARGET", _both(resource, result.target))
     yield ("CHANGE", percent(result.change))
-    if roomy:
+    if wide:
         yield ("LOWER BOUND", _both(resource, result.lower_bound))
         yield ("UPPER BOUND", _both(resource, result.upper_bound))
     yield ("PODS", "-" if result.pods is None else str(result.pods))

@@ -29,9 +29,10 @@ _STYLES: Mapping[str, str] = {
     State.WAITING: "cyan",
     State.OK: "green",
 }
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
-_STATE = Column("STATE", styles=_STYLES)
-_AMOUNTS = (Column("CPU"), Column("MEMORY"), Column("DRIFT", right=True))
+_COLUMNS = (
+    Column("STATE", styles=_STYLES),
+    *(Column(each, right=True) for each in ("DRIFT", "PODS", "DUE")),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,58 +85,44 @@ def _print(
             place = "any namespace" if arguments.all_namespaces else "this namespace"
             screen.notes((f"no VPA in {place}",), about="nothing found")
         case _:
-            wide = arguments.output is Format.WIDE
-            show_table(results, screen, namespaces=arguments.all_namespaces, wide=wide,
-                       headings=headings)  # fmt: skip
+            _show(results, arguments, screen)
 
 
-def show_table(
-    results: Sequence[VpaResult], screen: Screen, *, namespaces: bool, wide: bool, headings: bool
-) -> None:
+def _show(results: Sequence[VpaResult], arguments: argparse.Namespace, screen: Screen) -> None:
     """Print the table that fits the screen."""
-    if wide or screen.width is None or screen.width >= _LEAST_WIDE:
-        screen.table(
-            tuple(_columns(namespaces=namespaces, wide=wide)),
-            [_cells(each, namespaces=namespaces, wide=wide) for each in results],
-            headings=headings,
-        )
-    else:
-        screen.table(
-            (_STATE, Column("NAME"), *_AMOUNTS, Column("")),
-            [_narrow_cells(each, namespaces=namespaces) for each in results],
-            headings=headings,
-        )
-
-
-def _columns(*, namespaces: bool, wide: bool) -> Iterator[Column]:
-    if namespaces:
-        yield Column("NAMESPACE")
-    yield from (Column("NAME"), Column("WORKLOAD"), Column("MODE"), *_AMOUNTS)
-    if wide:
-        yield from (Column("PODS", right=True), Column("DUE", right=True))
-    yield from (_STATE, Column("REASON"))
-
-
-def _cells(result: VpaResult, *, namespaces: bool, wide: bool) -> tuple[str, ...]:
-    pods = "-" if result.pods is None else str(result.pods)
-    return (
-        *((result.namespace,) if namespaces else ()),
-        result.name,
-        f"{result.workload_kind}/{result.workload_name}",
-        result.mode,
-        *_amounts(result),
-        *((pods, str(result.pods_due)) if wide else ()),
-        result.state,
-        result.message,
+    namespaces, wide = arguments.all_namespaces, arguments.output is Format.WIDE
+    cells = (
+        (dict(_cells(each, namespaces=namespaces, wide=wide)) for each in results)
+        if wide or screen.is_wide
+        else (dict(_narrow_cells(each, namespaces=namespaces)) for each in results)
     )
+    screen.rows(tuple(cells), _COLUMNS, headings=not arguments.no_headers)
 
 
-def _narrow_cells(result: VpaResult, *, namespaces: bool) -> tuple[str, ...]:
-    """Return cells for a narrow screen; the reason follows below, unless all is well."""
-    name = f"{result.namespace}/{result.name}" if namespaces else result.name
-    below = "" if result.state is State.OK else f"{result.mode}: {result.message}"
-    return (result.state, name, *_amounts(result), below)
+def _cells(result: VpaResult, *, namespaces: bool, wide: bool) -> Iterator[tuple[str, str]]:
+    """Yield headings and cells of a row."""
+    if namespaces:
+        yield ("NAMESPACE", result.namespace)
+    yield ("NAME", result.name)
+    yield ("WORKLOAD", f"{result.workload_kind}/{result.workload_name}")
+    yield ("MODE", result.mode)
+    yield from _amounts(result)
+    if wide:
+        yield ("PODS", "-" if result.pods is None else str(result.pods))
+        yield ("DUE", str(result.pods_due))
+    yield ("STATE", result.state)
+    yield ("REASON", result.message)
 
 
-def _amounts(result: VpaResult) -> tuple[str, str, str]:
-    return (change(CPU, result.cpu), change(MEMORY, result.memory), percent(result.drift))
+def _narrow_cells(result: VpaResult, *, namespaces: bool) -> Iterator[tuple[str, str]]:
+    """Yield the cells for a narrow screen; the reason follows below, unless all is well."""
+    yield ("STATE", result.state)
+    yield ("NAME", f"{result.namespace}/{result.name}" if namespaces else result.name)
+    yield from _amounts(result)
+    yield ("", "" if result.state is State.OK else f"{result.mode}: {result.message}")
+
+
+def _amounts(result: VpaResult) -> Iterator[tuple[str, str]]:
+    yield ("CPU", change(CPU, result.cpu))
+    yield ("MEMORY", change(MEMORY, result.memory))
+    yield ("DRIFT", percent(result.drift))

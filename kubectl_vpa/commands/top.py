@@ -27,10 +27,11 @@ from kubectl_vpa.results.lists import ResultList
 from kubectl_vpa.results.top import UsageResult
 
 _FORMATS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _PAUSE = 5.0  # seconds between two tables; metrics-server measures every 15
 _OTHER_LINES = 4  # of a table on the screen: headings, notes and the cursor
-_RIGHT = frozenset({"PODS", "USAGE", "REQUEST", "USED", "TARGET"})
+_COLUMNS = tuple(
+    Column(each, right=True) for each in ("PODS", "USAGE", "REQUEST", "USED", "TARGET")
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,28 +121,23 @@ def _print(
 
 
 def _show(results: Sequence[UsageResult], arguments: argparse.Namespace, screen: Screen) -> None:
-    roomy = screen.width is None or screen.width >= _LEAST_WIDE
-    rows = [dict(_cells(each, arguments, roomy=roomy)) for each in results]
-    screen.table(
-        [Column(heading, right=heading in _RIGHT) for heading in rows[0]],
-        [tuple(row.values()) for row in rows],
-        headings=not arguments.no_headers,
-    )
+    rows = [dict(_cells(each, arguments, wide=screen.is_wide)) for each in results]
+    screen.rows(rows, _COLUMNS, headings=not arguments.no_headers)
 
 
 def _cells(
-    result: UsageResult, arguments: argparse.Namespace, *, roomy: bool
+    result: UsageResult, arguments: argparse.Namespace, *, wide: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield headings and cells of a row."""
-    everywhere, complete = arguments.all_namespaces, roomy or not arguments.pods
-    if everywhere and roomy:
+    everywhere, complete = arguments.all_namespaces, wide or not arguments.pods
+    if everywhere and wide:
         yield ("NAMESPACE", result.namespace)
     if complete:
-        shown = f"{result.namespace}/{result.vpa}" if everywhere and not roomy else result.vpa
+        shown = f"{result.namespace}/{result.vpa}" if everywhere and not wide else result.vpa
         yield ("VPA", shown)
     if arguments.pods:
         yield ("POD", result.pod or "")
-    elif roomy:
+    elif wide:
         yield ("WORKLOAD", f"{result.workload_kind}/{result.workload_name}")
         yield ("PODS", str(result.pods))
     if arguments.containers:

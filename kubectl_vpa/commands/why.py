@@ -5,7 +5,6 @@ import asyncio
 
 from kubectl_vpa.arguments import (
     ExitCode,
-    Format,
     add_connection,
     add_namespace,
     add_text_output,
@@ -57,13 +56,11 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         notes = tuple(reader.notes)
     screen.finish_progress()
     content = ResultList(kind="ExplanationList", items=(found,), notes=notes)
-    match arguments.output:
-        case Format.JSON:
-            screen.raw(formats.as_json(content))
-        case Format.YAML:
-            screen.raw(formats.as_yaml(content))
-        case _:
-            _print(found, screen)
+    text = formats.for_programs(content, arguments.output)
+    if text is not None:
+        screen.raw(text)
+    else:
+        _print(found, screen)
     screen.notes(notes)
     return ExitCode.OK
 

@@ -14,8 +14,9 @@ from common.read_model.recommender import ContainerHistograms, UsageHistogram
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
 from common.resources import CPU, MEMORY
-from kubectl_vpa.judge.group_verdict import mode_of
+from common.target.controlling import mode_of
 from kubectl_vpa.judge.pod_groups import PodGroup
+from kubectl_vpa.judge.vpa_fields import workload
 from kubectl_vpa.results.explain import (
     ComputedContainer,
     ComputedNumber,
@@ -43,7 +44,6 @@ def computed_vpa(
     """Return how the numbers of a VPA are computed; ``requests`` are the present ones."""
     by_name = {each.name: each.histograms for each in histograms}
     published = recommended_amounts(vpa.status)
-    target = vpa.spec.target_ref
     containers = [
         _container(
             each,
@@ -56,8 +56,7 @@ def computed_vpa(
     return ComputedVpa(
         namespace=vpa.metadata.namespace,
         name=vpa.metadata.name,
-        workload_kind="" if target is None else target.kind,
-        workload_name="" if target is None else target.name,
+        **workload(vpa),
         mode=mode_of(vpa),
         source=source,
         flags_of=flags_of,

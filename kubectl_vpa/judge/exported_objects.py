@@ -5,6 +5,7 @@ from typing import Any
 
 from common.api.autoscaling import ContainerRecommendation, VerticalPodAutoscaler
 from common.api.base import QuantityJson
+from kubectl_vpa.judge.vpa_fields import workload
 from kubectl_vpa.results.export import RecommendationResult
 
 _KEPT = ("name", "namespace", "labels", "annotations")
@@ -32,13 +33,12 @@ def exported(api_version: str, kind: str, item: Mapping[str, Any]) -> dict[str, 
 def recommendations(vpas: Sequence[VerticalPodAutoscaler]) -> Iterator[RecommendationResult]:
     """Yield the recommendation of each container."""
     for vpa in sorted(vpas, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        target, found = vpa.spec.target_ref, vpa.status.recommendation
+        found = vpa.status.recommendation
         for each in (found.container_recommendations if found is not None else None) or ():
             yield RecommendationResult(
                 namespace=vpa.metadata.namespace,
                 name=vpa.metadata.name,
-                workload_kind="" if target is None else target.kind,
-                workload_name="" if target is None else target.name,
+                **workload(vpa),
                 container=each.container_name,
                 **_amounts(each),
             )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
+from common.target.controlling import mode_of
 from kubectl_vpa.judge.competitors import PodDisruptionBudget, exhausted_budgets
 from kubectl_vpa.judge.pod_groups import PodGroup
 from kubectl_vpa.results.status import StatusReason
@@ -25,12 +26,6 @@ DEFAULT_MIN_REPLICAS = 2
 _RANKS = {reason: rank for rank, reason in enumerate(StatusReason)}
 _EVICTING = (UpdateMode.RECREATE, UpdateMode.AUTO)
 _IN_PLACE = (UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE)
-
-
-def mode_of(vpa: VerticalPodAutoscaler) -> str:
-    """Return the update mode as written; the default is Recreate."""
-    policy = vpa.spec.update_policy
-    return (policy.update_mode if policy is not None else None) or UpdateMode.RECREATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from common.api.autoscaling import UpdateMode
 from common.features import FeatureGates
-from common.target.controlling import has_startup_boost
+from common.target.controlling import has_startup_boost, mode_of
 from kubectl_vpa.judge.findings import (
     ADMISSION,
     COMPONENTS,
@@ -19,7 +19,6 @@ from kubectl_vpa.judge.findings import (
     skipped,
     warning,
 )
-from kubectl_vpa.judge.group_verdict import mode_of
 from kubectl_vpa.results.doctor import Finding
 
 RESOURCES = ("verticalpodautoscalers", "verticalpodautoscalercheckpoints")

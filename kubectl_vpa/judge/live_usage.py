@@ -8,6 +8,7 @@ from common.quantity import Format, Quantity, QuantityError, divide_up
 from common.recommendation.actual_resources import containers_of
 from common.resources import CPU, RESOURCES, ResourceQuantities, parse_quantities
 from kubectl_vpa.judge.group_verdict import GroupVerdict
+from kubectl_vpa.judge.vpa_fields import workload
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.results.top import UsageResult
 
@@ -69,7 +70,7 @@ def usage_of(
     Only containers with a recommendation count, so that the amounts can be compared; all do if
     none has one. Pods without usage are left out.
     """
-    vpa, target = facts.vpa, facts.vpa.spec.target_ref
+    vpa = facts.vpa
     sums: dict[tuple[str, str, str], _Sums] = {}
     for verdict in verdicts:
         containers = _containers(verdict)
@@ -92,8 +93,7 @@ def usage_of(
         yield UsageResult(
             namespace=vpa.metadata.namespace,
             vpa=vpa.metadata.name,
-            workload_kind="" if target is None else target.kind,
-            workload_name="" if target is None else target.name,
+            **workload(vpa),
             pod=pod or None,
             container=container or None,
             pods=len(found.pods),

@@ -6,8 +6,10 @@ from datetime import datetime
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.read_model.updater import PlannedPod, PlannedVpa
+from common.target.controlling import mode_of
 from kubectl_vpa.judge import target_sums
-from kubectl_vpa.judge.group_verdict import GroupVerdict, mode_of
+from kubectl_vpa.judge.group_verdict import GroupVerdict
+from kubectl_vpa.judge.vpa_fields import has_recommendation, workload
 from kubectl_vpa.judge.vpa_status import VpaFacts, judge_groups, judge_vpa
 from kubectl_vpa.results.plan import PlanResult
 from kubectl_vpa.results.status import ResourceStatus, StatusReason
@@ -144,11 +146,9 @@ def worded(meaning: str, detail: str) -> str:
 def _why_no_decisions(facts: VpaFacts, now: datetime) -> str | None:
     """Return why the updater decides on no pod of a VPA."""
     vpa, mode = facts.vpa, mode_of(facts.vpa)
-    recommendation = vpa.status.recommendation
     if mode in _NO_DECISIONS and not facts.controlled_by:
         return f"mode {mode} changes no running pods"
-    usable = recommendation is not None and recommendation.container_recommendations
-    if facts.controlled_by or not usable or not facts.groups:
+    if facts.controlled_by or not has_recommendation(vpa.status) or not facts.groups:
         return judge_vpa(facts, now=now).message
     return None
 
@@ -181,13 +181,11 @@ def _result(
     cpu: ResourceStatus = _UNKNOWN,
     memory: ResourceStatus = _UNKNOWN,
 ) -> PlanResult:
-    target = vpa.spec.target_ref
     return PlanResult(
         namespace=vpa.metadata.namespace,
         vpa=vpa.metadata.name,
         mode=mode_of(vpa),
-        workload_kind="" if target is None else target.kind,
-        workload_name="" if target is None else target.name,
+        **workload(vpa),
         pod=pod,
         node=node,
         decision=decision,

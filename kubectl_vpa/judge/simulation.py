@@ -16,6 +16,7 @@ from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
 from common.resources import CPU, MEMORY
+from kubectl_vpa.judge.vpa_fields import workload
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.results.simulate import NowAndSimulated, SimulatedNumbers, SimulatedTotal
 from recommender.model.keys import VpaKey
@@ -124,7 +125,7 @@ def simulated_numbers(
 ) -> Iterator[SimulatedNumbers]:
     """Yield both numbers of each resource and container with a recommendation."""
     for each in facts:
-        meta, target = each.vpa.metadata, each.vpa.spec.target_ref
+        meta = each.vpa.metadata
         key = _key(each)
         before, after = (
             recommended_amounts(some.get(key, VpaStatus())) for some in (now, simulated)
@@ -138,8 +139,7 @@ def simulated_numbers(
                 yield SimulatedNumbers(
                     namespace=meta.namespace,
                     name=meta.name,
-                    workload_kind="" if target is None else target.kind,
-                    workload_name="" if target is None else target.name,
+                    **workload(each.vpa),
                     container=name,
                     resource=resource,
                     target=_both(old, new, Amount.TARGET, resource),

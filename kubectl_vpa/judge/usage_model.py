@@ -16,6 +16,7 @@ from common.labels import Operator, Requirement, Selector
 from common.quantity import QuantityError
 from common.read_model.explanation import RecommendationExplanation
 from common.read_model.recommender import ContainerHistograms
+from kubectl_vpa.judge.vpa_fields import has_recommendation
 from recommender.estimate.vpa_estimates import Estimates, estimate_vpas, vpa_batches
 from recommender.model.aggregates import AggregationRules, HalfLives, History
 from recommender.model.checkpoint_merge import merge_checkpoint
@@ -163,7 +164,7 @@ def recommended(
         for key in batch:
             with contextlib.suppress(QuantityError):
                 status = deciding.decision(by_key[key], estimates).wanted
-                if status is not None and _recommends(status):
+                if status is not None and has_recommendation(status):
                     found[key] = status
     return found
 
@@ -213,8 +214,3 @@ class _Deciding:
     def decision(self, vpa: VerticalPodAutoscaler, estimates: Estimates) -> StatusDecision:
         record = VpaRecord(last_write=self.now, is_assumed=True)
         return decide(self.loaded(vpa), estimates.of(vpa_key(vpa)), record, self.context)
-
-
-def _recommends(status: VpaStatus) -> bool:
-    recommendation = status.recommendation
-    return recommendation is not None and bool(recommendation.container_recommendations)

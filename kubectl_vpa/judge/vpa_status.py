@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaCondition
 from common.api.core import LimitRangeSpec
 from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
+from common.target.controlling import mode_of
 from common.target.owners import TargetKey
 from kubectl_vpa.judge import target_sums
 from kubectl_vpa.judge.competitors import PodDisruptionBudget, shared_resource
-from kubectl_vpa.judge.group_verdict import GroupVerdict, judge_group, mode_of
+from kubectl_vpa.judge.group_verdict import GroupVerdict, judge_group
 from kubectl_vpa.judge.pod_groups import PodGroup
+from kubectl_vpa.judge.vpa_fields import has_recommendation, workload
 from kubectl_vpa.results.status import ResourceStatus, State, StatusReason, VpaResult
 
 NEW = timedelta(minutes=5)
@@ -97,14 +99,12 @@ def judge_vpa(facts: VpaFacts, *, now: datetime) -> VpaResult:
     vpa = facts.vpa
     numbers = _numbers(facts, now)
     explained = _unusable(facts, now) or _conflict(facts) or _by_pods(facts, numbers)
-    target = vpa.spec.target_ref
     cpu = numbers.sums.get("cpu", ResourceStatus())
     memory = numbers.sums.get("memory", ResourceStatus())
     return VpaResult(
         namespace=vpa.metadata.namespace,
         name=vpa.metadata.name,
-        workload_kind="" if target is None else target.kind,
-        workload_name="" if target is None else target.name,
+        **workload(vpa),
         mode=mode_of(vpa),
         state=STATES[explained.reason],
         reason=explained.reason,
@@ -170,8 +170,7 @@ def _unusable(facts: VpaFacts, now: datetime) -> _Explained | None:
     if unsupported := conditions.get("ConfigUnsupported"):
         message = unsupported.message or "the target can't be scaled"
         return _Explained(StatusReason.UNSUPPORTED_TARGET, message, _since(unsupported))
-    recommendation = vpa.status.recommendation
-    if recommendation is not None and recommendation.container_recommendations:
+    if has_recommendation(vpa.status):
         return None
     created = vpa.metadata.creation_timestamp
     if facts.controlled_by:

@@ -9,8 +9,8 @@ from common.api.core import NO_RESOURCES, LimitRangeSpec, Pod, is_sidecar
 from common.quantity import Format, Quantity, QuantityError
 from common.recommendation.actual_resources import actual_requests
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_quantities
+from common.target.controlling import mode_of
 from common.target.owners import TargetKey
-from kubectl_vpa.judge.group_verdict import mode_of
 from kubectl_vpa.judge.pod_groups import BARE, PodGroup
 from kubectl_vpa.results.report import (
     Change,

@@ -12,15 +12,20 @@ from kubectl_vpa.arguments import Format
 from kubectl_vpa.results.lists import Result, ResultList
 
 
-def for_programs(content: ResultList, output: Format, *, headings: bool) -> str | None:
-    """Return the text of a list in a format for other programs; None for tables and names."""
+def for_programs(
+    content: ResultList, output: str, *, headings: bool = True, without: Collection[str] = ()
+) -> str | None:
+    """Return the text of a list in a format for other programs; None for other formats.
+
+    CSV lacks the fields of ``without``.
+    """
     match output:
         case Format.JSON:
             return as_json(content)
         case Format.YAML:
             return as_yaml(content)
         case Format.CSV:
-            return as_csv(content.items, headings=headings)
+            return as_csv(content.items, headings=headings, without=without)
         case _:
             return None
 

@@ -9,7 +9,6 @@ from kubectl_vpa.output import report_text as text
 from kubectl_vpa.output.screen import Column, Screen
 from kubectl_vpa.results.report import Report, ReportTotal, WorkloadReport
 
-_LEAST_WIDE = 120  # cells; a narrower terminal gets fewer columns
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
 
@@ -23,7 +22,7 @@ class Table:
 
 def show(report: Report, screen: Screen, *, wide: bool, headings: bool) -> None:
     """Print both tables as they fit the screen."""
-    fits = wide or screen.width is None or screen.width >= _LEAST_WIDE
+    fits = wide or screen.is_wide
     if report.items:
         _show(
             workloads(report, wide=wide) if fits else _narrow_workloads(report),

@@ -14,6 +14,7 @@ _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # all but the line feed
 _GAP = "  "
 _INDENT = 2  # of a line that continues a row
 _LEAST_WIDTH = 20  # cells; a narrower text has words in pieces
+_LEAST_WIDE = 120  # cells; see ``is_wide``
 _LEAST_LAST_COLUMN = 40  # cells; a narrower last column gets lines of its own
 
 
@@ -70,6 +71,25 @@ class Screen:
     def raw(self, content: str) -> None:
         """Write text without a new line at its end."""
         sys.stdout.write(content)
+
+    @property
+    def is_wide(self) -> bool:
+        """Return True if there is room for all columns; a narrow terminal gets fewer of them."""
+        return self.width is None or self.width >= _LEAST_WIDE
+
+    def rows(
+        self, rows: Sequence[Mapping[str, str]], columns: Iterable[Column] = (), *, headings: bool
+    ) -> None:
+        """Print rows of cells by heading, all with the same headings, as a table.
+
+        ``columns`` describes those that aren't plain and on the left.
+        """
+        described = {column.heading: column for column in columns}
+        self.table(
+            [described.get(each, Column(each)) for each in (rows[0] if rows else ())],
+            [tuple(row.values()) for row in rows],
+            headings=headings,
+        )
 
     def table(
         self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, headings: bool

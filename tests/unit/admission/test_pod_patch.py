@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admission.pod_patch import pod_patch, update_mode
+from admission.pod_patch import pod_patch
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import (
     ContainerPolicy,
@@ -26,6 +26,7 @@ from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.quantity import ZERO, Quantity
+from common.target.controlling import mode_of
 
 NO_CPU_LIMIT = "cpu: limit NOT set since originalLimit is nil or 0"
 NO_MEMORY_LIMIT = "memory: limit NOT set since originalLimit is nil or 0"
@@ -403,4 +404,4 @@ def test_a_boost_without_its_number_drops_the_whole_patch(broken: StartupBoost) 
 
 
 def test_without_a_policy_the_mode_is_recreate() -> None:
-    assert update_mode(vpa(mode=None)) == "Recreate"
+    assert mode_of(vpa(mode=None)) == "Recreate"
