@@ -2,8 +2,10 @@
 
 import argparse
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
+
+from common.vpa_creation.policy import Setting
 
 E = TypeVar("E", bound=enum.StrEnum)
 
@@ -125,3 +127,28 @@ def add_output(
     )
     if tables:
         group.add_argument("--no-headers", action="store_true", help="Print no headings.")
+
+
+def add_bounds(group: argparse._ArgumentGroup) -> None:
+    """Add the settings of policies that ``create`` and ``simulate`` have in common."""
+    group.add_argument(
+        f"--{Setting.MIN_ALLOWED}",
+        metavar="AMOUNTS",
+        help="Recommend at least this for each container, as in cpu=50m,memory=100Mi.",
+    )
+    group.add_argument(
+        f"--{Setting.MAX_ALLOWED}",
+        metavar="AMOUNTS",
+        help="Recommend at most this for each container, as in cpu=2,memory=4Gi.",
+    )
+    group.add_argument(
+        f"--{Setting.CONTROLLED_RESOURCES}",
+        metavar="RESOURCES",
+        help="Recommend nothing but cpu, memory, or cpu,memory.",
+    )
+
+
+def given_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Return the settings of policies on the command line, by name."""
+    found = {each.value: getattr(arguments, each.replace("-", "_"), None) for each in Setting}
+    return {name: text for name, text in found.items() if text is not None}

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,11 +25,19 @@ from common.vpa_creation.new_vpas import (
 from common.vpa_creation.policy import (
     MODES,
     CreationPolicy,
-    Setting,
     SettingError,
     parse_policy,
 )
-from kubectl_vpa.arguments import ExitCode, Format, add_connection, add_output, add_scope, one_of
+from kubectl_vpa.arguments import (
+    ExitCode,
+    Format,
+    add_bounds,
+    add_connection,
+    add_output,
+    add_scope,
+    given_settings,
+    one_of,
+)
 from kubectl_vpa.cluster.listed_workloads import list_workloads
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.selected_workloads import (
@@ -100,21 +108,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         help=f"Set the update mode: {', '.join(MODES)}. Default: Off, which recommends and changes "
         "no pod.",
     )
-    group.add_argument(
-        "--min-allowed",
-        metavar="AMOUNTS",
-        help="Recommend at least this for each container, as in cpu=50m,memory=100Mi.",
-    )
-    group.add_argument(
-        "--max-allowed",
-        metavar="AMOUNTS",
-        help="Recommend at most this for each container, as in cpu=2,memory=4Gi.",
-    )
-    group.add_argument(
-        "--controlled-resources",
-        metavar="RESOURCES",
-        help="Recommend cpu, memory, or cpu,memory. Default: both.",
-    )
+    add_bounds(group)
     group.add_argument(
         "--controlled-values",
         choices=tuple(map(str, ControlledValues)),
@@ -144,7 +138,7 @@ async def run(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.error(f"-o {arguments.output} can't be combined with --apply and --dry-run")
         return ExitCode.USAGE
     try:
-        policy = parse_policy(_settings(arguments))
+        policy = parse_policy(given_settings(arguments))
     except SettingError as error:
         screen.error(f"--{error.setting}: {error.problem}")
         return ExitCode.USAGE
@@ -228,11 +222,6 @@ def _print(new: Sequence[NewVpa], session: Session, arguments: argparse.Namespac
 def _manifest(new: NewVpa) -> dict[str, Any]:
     content: dict[str, Any] = msgspec.to_builtins(new.vpa)
     return {"apiVersion": VPAS.api_version, "kind": VPAS.kind, **content}
-
-
-def _settings(arguments: argparse.Namespace) -> Mapping[str, str]:
-    given = {each: getattr(arguments, each.replace("-", "_")) for each in Setting}
-    return {name: text for name, text in given.items() if text is not None}
 
 
 def _selector(text: str) -> Selector:

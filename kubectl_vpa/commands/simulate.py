@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import ConfigError
-from common.flags import add_flag, argument_type, groups, show
+from common.flags import add_flag, groups, show
+from common.vpa_creation.policy import CreationPolicy, SettingError, parse_policy
 from kubectl_vpa.arguments import (
     ExitCode,
     Format,
+    add_bounds,
     add_connection,
     add_output,
     add_scope,
     add_vpa,
+    given_settings,
 )
 from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.components import Components
@@ -23,12 +26,10 @@ from kubectl_vpa.cluster.fleet import read_fleet
 from kubectl_vpa.cluster.recommender_flags import counting, publishing, recommender_flags
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.simulation import (
-    PolicyChange,
-    bounds,
     deviating,
-    resources,
     simulated_numbers,
     totals,
+    with_policy,
 )
 from kubectl_vpa.judge.usage_model import StoredVpa, recommended, usage_of
 from kubectl_vpa.judge.vpa_status import VpaFacts
@@ -53,7 +54,7 @@ _NO_CHANGE = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
     flags: Mapping[str, Any]  # by the name of the field
-    policy: PolicyChange
+    policy: CreationPolicy | None  # None: policies stay as they are
     shown: Mapping[str, str]  # as on the command line
 
 
@@ -64,15 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group(f"{title} (the recommender's flags)")
         for each in fields:
             add_flag(group, each, default=argparse.SUPPRESS, help=each.metadata["help"])
-    group = parser.add_argument_group("Policies of all containers")
-    for flag, parse, metavar, text in (
-        ("--min-allowed", bounds, "AMOUNTS", "Set minAllowed, such as cpu=100m,memory=1Gi."),
-        ("--max-allowed", bounds, "AMOUNTS", "Set maxAllowed, such as cpu=2."),
-        ("--controlled-resources", resources, "NAMES", "Recommend cpu, memory or cpu,memory."),
-    ):
-        group.add_argument(
-            flag, type=argument_type(parse), default=argparse.SUPPRESS, metavar=metavar, help=text
-        )
+    add_bounds(parser.add_argument_group("Policies of all containers"))
     add_scope(parser)
     add_output(parser, _FORMATS)
     add_connection(parser)
@@ -80,7 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace, screen: Screen) -> int:
     """Read, compute twice and print."""
-    changes = _changes(arguments)
+    try:
+        changes = _changes(arguments)
+    except SettingError as error:
+        screen.error(f"--{error.setting}: {error.problem}")
+        return ExitCode.USAGE
     if not changes.shown:
         screen.error(_NO_CHANGE)
         return ExitCode.USAGE
@@ -106,17 +103,24 @@ def _changes(arguments: argparse.Namespace) -> _Changes:
     """Return the settings that the arguments change.
 
     Raises:
-        ConfigError: bounds contradict each other.
+        SettingError: a setting of the policies is invalid.
     """
     given = vars(arguments)
     declared = [each for fields in groups(RecommendationFlags).values() for each in fields]
     flags = {each.name: given[each.name] for each in declared if each.name in given}
-    names = (each.name for each in dataclasses.fields(PolicyChange))
-    policy = PolicyChange(**{name: given[name] for name in names if name in given})
-    shown = {
-        each.metadata["flag"]: show(flags[each.name]) for each in declared if each.name in flags
-    }
-    return _Changes(flags=flags, policy=policy, shown={**shown, **policy.shown})
+    settings = given_settings(arguments)
+    return _Changes(
+        flags=flags,
+        policy=parse_policy(settings) if settings else None,
+        shown={
+            **{
+                each.metadata["flag"]: show(given[each.name])
+                for each in declared
+                if each.name in given
+            },
+            **{f"--{name}": text for name, text in settings.items()},
+        },
+    )
 
 
 async def _simulate(
@@ -135,17 +139,19 @@ async def _simulate(
     vpas = [each.vpa for each in chosen]
     flags = await recommender_flags(Components(reader), reader, vpas)
     other = dataclasses.replace(flags.settings, **changes.flags)
-    present = [StoredVpa(vpa=one.vpa, pods=[each.pod for each in one.groups or ()])
-               for one in chosen]  # fmt: skip
-    changed = [
-        dataclasses.replace(each, vpa=changes.policy.applied_to(each.vpa)) for each in present
+    present = [
+        StoredVpa(vpa=one.vpa, pods=[each.pod for each in one.groups or ()]) for one in chosen
     ]
     stored, at, count = histories.result(), session.now, counting(flags.settings)
     usage = usage_of(present, stored, at, count)
     now = recommended(usage, vpas, at, publishing(flags.settings))
-    if not changes.policy.is_empty:
+    if (policy := changes.policy) is not None:
+        vpas = [with_policy(each, policy) for each in vpas]
+        changed = [
+            dataclasses.replace(each, vpa=vpa) for each, vpa in zip(present, vpas, strict=True)
+        ]
         usage = usage_of(changed, stored, at, count)
-    simulated = recommended(usage, [each.vpa for each in changed], at, publishing(other))
+    simulated = recommended(usage, vpas, at, publishing(other))
     results = sorted(
         simulated_numbers(chosen, now, simulated),
         key=lambda each: (each.namespace, each.name, each.container),
@@ -217,8 +223,8 @@ def _cells(result: SimulatedNumbers, *, everywhere: bool, wide: bool) -> Iterato
 
 def _both(resource: str, amounts: NowAndSimulated) -> str:
     """Return ``586m → 613m``, or one amount if both are equal."""
-    now, then = ("none" if each is None else short(resource, each)
-                 for each in (amounts.now, amounts.simulated))  # fmt: skip
+    both = (amounts.now, amounts.simulated)
+    now, then = ("none" if each is None else short(resource, each) for each in both)
     return now if now == then else f"{now} → {then}"
 
 

@@ -1,7 +1,6 @@
 """The numbers of VPAs with other settings, beside those with the present ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -11,19 +10,18 @@ from common.api.autoscaling import (
     VerticalPodAutoscaler,
     VpaStatus,
 )
-from common.errors import ConfigError
-from common.quantity import ZERO, Quantity, parse_unsigned
+from common.quantity import ZERO, Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.decision_trace import Amount
-from common.resources import CPU, MEMORY
+from common.recommendation.policy import EVERY_OTHER
+from common.resources import RESOURCES
+from common.vpa_creation.policy import CreationPolicy
 from kubectl_vpa.judge.vpa_fields import workload
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.results.simulate import NowAndSimulated, SimulatedNumbers, SimulatedTotal
 from recommender.model.keys import VpaKey
 from recommender.publish.status import recommended_amounts
 
-_RESOURCES = (CPU, MEMORY)
-_ALL = "*"
 _OFF = "Off"
 _NOTICED = 0.05  # relative difference of a target from that of the status
 _NOTHING = ContainerAmounts(name="", target={})
@@ -31,93 +29,29 @@ _NOTHING = ContainerAmounts(name="", target={})
 Statuses = Mapping[VpaKey, VpaStatus]
 
 
-def bounds(text: str) -> Mapping[str, Quantity]:
-    """Parse ``cpu=100m,memory=1Gi``.
+def with_policy(vpa: VerticalPodAutoscaler, change: CreationPolicy) -> VerticalPodAutoscaler:
+    """Return the VPA with the bounds and controlled resources of ``change`` in all its policies.
 
-    Raises:
-        ValueError: a resource is unknown or occurs twice, or an amount is not a quantity.
+    What is None there stays as it is, and so do bounds of the other resource, and containers with
+    mode Off.
     """
-    found: dict[str, Quantity] = {}
-    for part in text.split(","):
-        name, equals, amount = part.partition("=")
-        if name not in _RESOURCES or not equals:
-            raise ValueError(f"must be like cpu=100m,memory=1Gi: {text!r}")
-        if name in found:
-            raise ValueError(f"{name} occurs twice: {text!r}")
-        found[name] = parse_unsigned(amount)
-    return found
+    policy = vpa.spec.resource_policy or ResourcePolicy()
+    there = policy.container_policies or ()
+    if all(each.container_name != EVERY_OTHER for each in there):
+        there = (*there, ContainerPolicy(container_name=EVERY_OTHER))
+    changed = tuple(each if each.mode == _OFF else _changed(each, change) for each in there)
+    policy = replace(policy, container_policies=changed)
+    return replace(vpa, spec=replace(vpa.spec, resource_policy=policy))
 
 
-def resources(text: str) -> tuple[str, ...]:
-    """Parse ``cpu``, ``memory`` or ``cpu,memory``.
-
-    Raises:
-        ValueError: a resource is unknown.
-    """
-    named = tuple(text.split(","))
-    if not named or set(named) - set(_RESOURCES):
-        raise ValueError(f"must be cpu, memory or cpu,memory: {text!r}")
-    return named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChange:
-    """Changes of the policies of all containers; what is empty or None stays as it is."""
-
-    min_allowed: Mapping[str, Quantity] = field(default_factory=dict)
-    max_allowed: Mapping[str, Quantity] = field(default_factory=dict)
-    controlled_resources: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Validate the bounds.
-
-        Raises:
-            ConfigError: a minimum is above the maximum.
-        """
-        for name, least in self.min_allowed.items():
-            most = self.max_allowed.get(name)
-            if most is not None and most < least:
-                raise ConfigError(f"--min-allowed {name}={least} is above --max-allowed {most}")
-
-    @property
-    def shown(self) -> Mapping[str, str]:
-        """Return the changes as on the command line, by flag."""
-        found = {"--min-allowed": self.min_allowed, "--max-allowed": self.max_allowed}
-        shown = {
-            flag: ",".join(f"{name}={quantity}" for name, quantity in amounts.items())
-            for flag, amounts in found.items()
-            if amounts
-        }
-        if self.controlled_resources is not None:
-            shown["--controlled-resources"] = ",".join(self.controlled_resources)
-        return shown
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True if nothing changes."""
-        return not self.shown
-
-    def applied_to(self, vpa: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
-        """Return the VPA with the changed policies; containers with mode Off stay off."""
-        if self.is_empty:
-            return vpa
-        policy = vpa.spec.resource_policy or ResourcePolicy()
-        there = policy.container_policies or ()
-        if all(each.container_name != _ALL for each in there):
-            there = (*there, ContainerPolicy(container_name=_ALL))
-        changed = replace(policy, container_policies=tuple(map(self._changed, there)))
-        return replace(vpa, spec=replace(vpa.spec, resource_policy=changed))
-
-    def _changed(self, policy: ContainerPolicy) -> ContainerPolicy:
-        if policy.mode == _OFF:
-            return policy
-        controlled = self.controlled_resources
-        return replace(
-            policy,
-            min_allowed={**(policy.min_allowed or {}), **_texts(self.min_allowed)},
-            max_allowed={**(policy.max_allowed or {}), **_texts(self.max_allowed)},
-            controlled_resources=policy.controlled_resources if controlled is None else controlled,
-        )
+def _changed(policy: ContainerPolicy, change: CreationPolicy) -> ContainerPolicy:
+    controlled = change.controlled_resources
+    return replace(
+        policy,
+        min_allowed={**(policy.min_allowed or {}), **(change.min_allowed or {})},
+        max_allowed={**(policy.max_allowed or {}), **(change.max_allowed or {})},
+        controlled_resources=policy.controlled_resources if controlled is None else controlled,
+    )
 
 
 def simulated_numbers(
@@ -133,7 +67,7 @@ def simulated_numbers(
         pods = None if each.groups is None else sum(group.count for group in each.groups)
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name, _NOTHING), after.get(name, _NOTHING)
-            for resource in _RESOURCES:
+            for resource in RESOURCES:
                 if resource not in old.target and resource not in new.target:
                     continue
                 yield SimulatedNumbers(
@@ -155,7 +89,7 @@ def simulated_numbers(
 
 def totals(results: Sequence[SimulatedNumbers]) -> tuple[SimulatedTotal, ...]:
     """Return the sums over all pods, by resource; a container counts if both numbers are known."""
-    return tuple(_total(resource, results) for resource in _RESOURCES)
+    return tuple(_total(resource, results) for resource in RESOURCES)
 
 
 def deviating(facts: Iterable[VpaFacts], now: Statuses) -> int:
@@ -226,7 +160,3 @@ def _difference(before: Quantity | None, after: Quantity | None, pods: int | Non
 
 def _times(quantity: Quantity, count: int) -> Quantity:
     return Quantity(quantity.nanos * count, quantity.format)
-
-
-def _texts(quantities: Mapping[str, Quantity]) -> Mapping[str, str]:
-    return {name: str(quantity) for name, quantity in quantities.items()}

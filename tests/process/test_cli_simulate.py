@@ -101,11 +101,16 @@ REFUSED = [
     pytest.param((), 2, "error: name a setting to change", id="no setting"),
     pytest.param(("--target-cpu-percentile=95",), 2, "must be from 0 to 1: '95'", id="percentile"),
     pytest.param(("--cpu-histogram-decay-half-life=1h",), 2, "unrecognized", id="half-life"),
-    pytest.param(("--max-allowed=disk=1",), 2, "must be like cpu=100m,memory=1Gi", id="bound"),
+    pytest.param(
+        ("--max-allowed=disk=1",),
+        2,
+        "error: --max-allowed: 'disk=1' doesn't have the form cpu=50m,memory=100Mi",
+        id="bound",
+    ),
     pytest.param(
         ("--min-allowed=cpu=2", "--max-allowed=cpu=1"),
-        1,
-        "--min-allowed cpu=2 is above",
+        2,
+        "error: --max-allowed: cpu=1 is less than min-allowed, cpu=2",
         id="order",
     ),
     pytest.param(

@@ -8,16 +8,13 @@ from msgspec.structs import replace
 
 import builders
 from common.api.autoscaling import ContainerPolicy, VpaStatus
-from common.errors import ConfigError
-from common.quantity import Quantity
+from common.vpa_creation.policy import CreationPolicy
 from kubectl_vpa.judge.pod_groups import PodGroups
 from kubectl_vpa.judge.simulation import (
-    PolicyChange,
-    bounds,
     deviating,
-    resources,
     simulated_numbers,
     totals,
+    with_policy,
 )
 from kubectl_vpa.judge.vpa_status import VpaFacts
 from kubectl_vpa.results.simulate import NowAndSimulated, SimulatedNumbers
@@ -45,39 +42,8 @@ def facts(pods: int | None = 2, *, published: VpaStatus | None = None) -> VpaFac
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        pytest.param("cpu=100m", {"cpu": "100m"}, id="one"),
-        pytest.param("memory=1Gi,cpu=2", {"cpu": "2", "memory": "1Gi"}, id="both"),
-    ],
-)
-def test_bounds_are_quantities(text: str, want: Mapping[str, str]) -> None:
-    assert bounds(text) == {name: Quantity.parse(amount) for name, amount in want.items()}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "cpu", "cpu=", "cpu=-1", "cpu=much", "disk=1Gi", "cpu=1,cpu=2", "cpu=1,"]
-)
-def test_other_bounds_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        bounds(text)
-
-
-@pytest.mark.parametrize("text", ["cpu", "memory", "cpu,memory", "memory,cpu"])
-def test_controlled_resources(text: str) -> None:
-    assert resources(text) == tuple(text.split(","))
-
-
-@pytest.mark.parametrize("text", ["", "disk", "cpu,", "cpu memory"])
-def test_other_resources_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be cpu, memory or cpu,memory"):
-        resources(text)
-
-
-ONE = {"cpu": Quantity.parse("1")}
+ONE = {"cpu": "1"}
 POLICIES = [
-    pytest.param((), {}, {}, id="nothing changes"),
     pytest.param(
         (), {"max_allowed": ONE}, {"*": {"max_allowed": {"cpu": "1"}}}, id="no policy yet"
     ),
@@ -109,7 +75,7 @@ POLICIES = [
 def test_a_change_applies_to_all_policies(
     before: tuple[ContainerPolicy, ...], change: dict[str, Any], after: dict[str, dict[str, Any]]
 ) -> None:
-    changed = PolicyChange(**change).applied_to(builders.vpa(policies=before))
+    changed = with_policy(builders.vpa(policies=before), CreationPolicy(**change))
     policy = changed.spec.resource_policy
     found = {
         each.container_name: {
@@ -120,18 +86,6 @@ def test_a_change_applies_to_all_policies(
         for each in (policy.container_policies if policy is not None else None) or ()
     }
     assert found == after
-
-
-@pytest.mark.parametrize(("least", "most"), [("1", "1"), ("1", "1001m")])
-def test_a_minimum_up_to_the_maximum_is_accepted(least: str, most: str) -> None:
-    low, high = ({"cpu": Quantity.parse(each)} for each in (least, most))
-    change = PolicyChange(min_allowed=low, max_allowed=high)
-    assert change.shown == {"--min-allowed": f"cpu={least}", "--max-allowed": f"cpu={most}"}
-
-
-def test_a_minimum_above_the_maximum_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--min-allowed cpu=1001m is above --max-allowed 1"):
-        PolicyChange(min_allowed={"cpu": Quantity.parse("1001m")}, max_allowed=ONE)
 
 
 def numbers(

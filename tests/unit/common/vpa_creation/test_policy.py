@@ -91,6 +91,8 @@ INVALID = [
     ),
     ("min-replicas", "0", "'0' is no whole number of at least 1"),
     ("min-replicas", "two", "'two' is no whole number of at least 1"),
+    ("min-allowed", "", "'' doesn't have the form cpu=50m,memory=100Mi"),
+    ("min-allowed", "cpu=1,", "'cpu=1,' doesn't have the form cpu=50m,memory=100Mi"),
     ("min-allowed", "50m", "'50m' doesn't have the form cpu=50m,memory=100Mi"),
     ("min-allowed", "gpu=1", "'gpu=1' doesn't have the form cpu=50m,memory=100Mi"),
     ("min-allowed", "cpu=", "'cpu=' doesn't have the form cpu=50m,memory=100Mi"),
@@ -98,6 +100,9 @@ INVALID = [
     ("min-allowed", "cpu=1u", "cpu=1u is no whole number of milli CPUs"),
     ("max-allowed", "memory=1m", "memory=1m is no whole number of bytes"),
     ("controlled-resources", "", "'' is none of cpu, memory and cpu,memory"),
+    ("controlled-resources", "disk", "'disk' is none of cpu, memory and cpu,memory"),
+    ("controlled-resources", "cpu,", "'cpu,' is none of cpu, memory and cpu,memory"),
+    ("controlled-resources", "cpu memory", "'cpu memory' is none of cpu, memory and cpu,memory"),
     ("controlled-resources", "cpu,cpu", "'cpu,cpu' is none of cpu, memory and cpu,memory"),
     ("controlled-values", "Limits", "'Limits' is none of RequestsAndLimits, RequestsOnly"),
     (
@@ -118,9 +123,10 @@ def test_invalid_settings(name: str, text: str, problem: str) -> None:
     assert (caught.value.setting, caught.value.problem) == (name, problem)
 
 
-def test_a_text_that_is_no_quantity_is_refused() -> None:
-    with pytest.raises(SettingError, match="min-allowed: cpu=much: "):
-        parse_policy({"min-allowed": "cpu=much"})
+@pytest.mark.parametrize("amount", ["much", "-1"])
+def test_a_text_that_is_no_unsigned_quantity_is_refused(amount: str) -> None:
+    with pytest.raises(SettingError, match=f"min-allowed: cpu={amount}: "):
+        parse_policy({"min-allowed": f"cpu={amount}"})
 
 
 def test_a_maximum_below_the_minimum_is_refused() -> None:
