@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from common.api.autoscaling import ContainerPolicy, ResourcePolicy, UpdateMode, UpdatePolicy
 from common.errors import ConfigError
-from common.quantity import Quantity, QuantityError, parse_unsigned
+from common.quantity import Quantity, parse_unsigned
 from common.recommendation.policy import EVERY_OTHER, ControlledValues
 from common.resources import CPU, MEMORY, RESOURCES, in_order
 
@@ -163,7 +163,7 @@ def _amounts(setting: Setting, texts: Mapping[str, str]) -> Mapping[str, Quantit
 def _quantity(setting: Setting, resource: str, text: str) -> Quantity:
     try:
         quantity = parse_unsigned(text)
-    except QuantityError as error:
+    except ValueError as error:  # QuantityError is one, too
         raise SettingError(setting, f"{resource}={text}: {error}") from error
     if resource == CPU and quantity.nanos % _NANOS_PER_MILLI:
         raise SettingError(setting, f"cpu={text} is no whole number of milli CPUs")
