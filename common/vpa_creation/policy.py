@@ -5,6 +5,7 @@ the webhook; ``admission.vpa_validation`` applies them to every VPA.
 """
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ ENABLED, EXCLUDED = "true", "false"
 MODES = tuple(mode for mode in UpdateMode if mode is not UpdateMode.AUTO)
 """The modes of new VPAs; Auto is deprecated."""
 
+_COUNT = re.compile("[0-9]{1,10}")
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_UNIT = 1_000_000_000
 
@@ -132,7 +134,8 @@ def _choice(setting: Setting, texts: Mapping[str, str], choices: tuple[str, ...]
 def _min_replicas(text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) < 2**31:
+    # Python refuses to convert thousands of digits.
+    if _COUNT.fullmatch(text) is None or not 1 <= int(text) < 2**31:
         raise SettingError(Setting.MIN_REPLICAS, f"{text!r} is no whole number of at least 1")
     return int(text)
 

@@ -1,9 +1,12 @@
 """The settings of VPAs that are created for many workloads, from flags and annotations."""
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admission.vpa_validation import admit_vpa
 from common.api.autoscaling import (
@@ -19,6 +22,7 @@ from common.api.meta import ObjectMeta
 from common.features import FeatureGates
 from common.recommendation.policy import ControlledValues
 from common.vpa_creation.policy import (
+    PREFIX,
     CreationPolicy,
     Setting,
     SettingError,
@@ -211,3 +215,19 @@ def admitted(update: UpdatePolicy, policy: ResourcePolicy | None) -> bool:
         ),
     )
     return not admit_vpa(vpa, None, FeatureGates(in_place=True)).errors
+
+
+_SETTINGS = st.sampled_from([*Setting, "other"])
+_TEXTS = st.one_of(
+    st.text(),
+    st.from_regex(r"(cpu|memory)=[-+]?[0-9]{1,3}(\.[0-9])?(m|u|Ki|E|e[0-9]+)?", fullmatch=True),
+    st.builds(lambda digit, count: digit * count, st.sampled_from("09"), st.integers(1, 10_000)),
+)
+
+
+@given(st.dictionaries(st.builds(PREFIX.__add__, _SETTINGS), _TEXTS))
+def test_any_annotations_are_a_policy_or_an_error(annotations: dict[str, str]) -> None:
+    """An exception of another type would end the recommender."""
+    with contextlib.suppress(SettingError):
+        made = annotated_policy(annotations)
+        assert admitted(made.update_policy, made.resource_policy)
