@@ -140,7 +140,7 @@ LABELS: Mapping[tuple[str, str], str] = {
         )
     ),
     ("recommender", "stage"): _values(
-        ("watch", "pod", "resolve", "vpa", "checkpoint", "oom", "recommend", "write")
+        ("watch", "pod", "resolve", "vpa", "checkpoint", "oom", "recommend", "write", "namespace")
     ),
     ("recommender", "is_error"): _BOOLEAN,
     ("recommender", "client_name"): "`default-metrics-client`",

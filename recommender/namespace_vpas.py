@@ -135,15 +135,17 @@ class NamespaceVpas:
             name = found.metadata.name
             if name in self._ignored or (self._namespace and name != self._namespace):
                 continue
+            unchanged.add(name)  # until its annotations are understood
             if found.metadata.deletion_timestamp is not None:
-                unchanged.add(name)
                 continue
-            try:
-                policies[name] = annotated_policy(found.metadata.annotations)
-            except SettingError as error:
-                unchanged.add(name)
-                invalid[name] = str(error)
-                self._log_invalid(name, error)
+            with self._metrics.object_errors.around("namespace", NAMESPACES.kind, "", name):
+                try:
+                    policies[name] = annotated_policy(found.metadata.annotations)
+                except SettingError as error:
+                    invalid[name] = str(error)
+                    self._log_invalid(name, error)
+                else:
+                    unchanged.remove(name)
         for name in self._invalid.keys() - invalid.keys():
             logger.info("annotations of the namespace are valid", extra={"namespace": name})
         self._invalid = invalid
