@@ -66,9 +66,12 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     """Add the argument that chooses one namespace."""
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", default="", help="Use this namespace. "
-        "Default: that of the context, else default.",
-    )  # fmt: skip
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        help="Use this namespace. Default: that of the context, else default.",
+    )
 
 
 def add_text_output(parser: argparse.ArgumentParser) -> None:
@@ -89,9 +92,12 @@ def add_scope(parser: argparse.ArgumentParser, *, selects: str = "Use VPAs") -> 
     group = parser.add_argument_group("scope")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
-        "-n", "--namespace", metavar="NAME", default="", help="Use this namespace. "
-        "Default: that of the context, else default.",
-    )  # fmt: skip
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        help="Use this namespace. Default: that of the context, else default.",
+    )
     which.add_argument("-A", "--all-namespaces", action="store_true", help="Use all namespaces.")
     group.add_argument(
         "-l", "--selector", metavar="SELECTOR", default="", help=f"{selects} with these labels."

@@ -6,7 +6,6 @@ workloads and HPAs are listed in each pass and not kept.
 
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -25,7 +24,7 @@ from common.errors import (
     UnreachableError,
 )
 from common.kube.client import PatchType
-from common.kube.endpoints import HPAS, NAMESPACES, VPAS, Endpoint
+from common.kube.endpoints import HPAS, NAMESPACES, VPAS, Endpoint, with_type
 from common.runtime.clock import Clock
 from common.runtime.pausing import pausing
 from common.target.horizontal import hpas_by_target
@@ -184,7 +183,7 @@ class NamespaceVpas:
     async def _left_out(self, kind: Endpoint[Any]) -> frozenset[tuple[str, str]]:
         """Read the workloads with the label that excludes them; the caches have no labels."""
         listing = await self._client.list(
-            replace(kind, type=OwnedObject, metadata_only=True),
+            with_type(kind, OwnedObject, metadata_only=True),
             namespace=self._namespace,
             label_selector=f"{ENABLE}={EXCLUDED}",
         )

@@ -90,9 +90,19 @@ class Endpoint(Generic[T]):
 
     def as_dicts(self) -> "Endpoint[dict[str, Any]]":
         """Return the same resource with whole objects as plain dictionaries."""
-        return Endpoint(
-            self.group, self.version, self.resource, self.kind, dict[str, Any], self.namespaced
-        )
+        return with_type(self, dict[str, Any])
+
+
+def with_type(
+    endpoint: Endpoint[Any], wire_type: type[T], *, metadata_only: bool = False
+) -> Endpoint[T]:
+    """Return the same resource with objects of another type."""
+    return Endpoint(
+        *(endpoint.group, endpoint.version, endpoint.resource, endpoint.kind),
+        wire_type,
+        namespaced=endpoint.namespaced,
+        metadata_only=metadata_only,
+    )
 
 
 _LONGEST_SHOWN = 200  # characters of a name in an error
@@ -141,13 +151,17 @@ REPLICATION_CONTROLLERS = Endpoint(
 )
 DEPLOYMENTS = Endpoint("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS = Endpoint("apps", "v1", "replicasets", "ReplicaSet", Workload)
-REPLICA_SET_OWNERS = Endpoint(
-    "apps", "v1", "replicasets", "ReplicaSet", OwnedObject, metadata_only=True
-)
+REPLICA_SET_OWNERS = with_type(REPLICA_SETS, OwnedObject, metadata_only=True)
 STATEFUL_SETS = Endpoint("apps", "v1", "statefulsets", "StatefulSet", StatefulSet)
 DAEMON_SETS = Endpoint("apps", "v1", "daemonsets", "DaemonSet", DaemonSet)
 JOBS = Endpoint("batch", "v1", "jobs", "Job", Job)
 CRON_JOBS = Endpoint("batch", "v1", "cronjobs", "CronJob", CronJob)
+WORKLOADS: tuple[Endpoint[Any], ...] = (
+    *(DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS),
+    *(REPLICA_SETS, REPLICATION_CONTROLLERS, JOBS),
+)
+"""The kinds of ``common.target.owners.WELL_KNOWN_KINDS``."""
+
 VPAS = Endpoint(
     "autoscaling.k8s.io",
     "v1",

@@ -9,6 +9,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRange, LimitRangeSpec, Pod
 from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import OwnedObject
+from common.errors import ConfigError
 from common.kube.endpoints import (
     DEPLOYMENTS,
     HPAS,
@@ -19,6 +20,7 @@ from common.kube.endpoints import (
     STATEFUL_SETS,
     VPAS,
     Endpoint,
+    with_type,
 )
 from common.target.controlling import target_key
 from common.target.horizontal import hpas_by_target
@@ -32,6 +34,7 @@ from kubectl_vpa.judge.pod_groups import Owners, PodGroup, PodGroups
 from kubectl_vpa.judge.vpa_status import VpaFacts
 
 T = TypeVar("T", LimitRange, PodDisruptionBudget)
+L = TypeVar("L")
 
 BUDGETS = Endpoint(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", PodDisruptionBudget
@@ -58,6 +61,19 @@ class Fleet:
         """Yield the facts about each VPA."""
         return map(self.facts_of, self.vpas)
 
+    def named(self, name: str, namespace: str) -> Sequence[VpaFacts]:
+        """Return the facts about VPAs with a name, or about all if it is empty.
+
+        ``namespace`` is that of the session, for the message.
+
+        Raises:
+            ConfigError: there is no VPA with this name.
+        """
+        found = [self.facts_of(vpa) for vpa in self.vpas if name in ("", vpa.metadata.name)]
+        if name and not found:
+            raise no_such_vpa(name, namespace)
+        return found
+
     def facts_of(self, vpa: VerticalPodAutoscaler) -> VpaFacts:
         """Return the facts about one VPA."""
         meta, key = vpa.metadata, target_key(vpa)
@@ -71,8 +87,18 @@ class Fleet:
         )
 
 
-async def read_fleet(reader: Reader, *, label_selector: str = "") -> Fleet:
+def no_such_vpa(name: str, namespace: str) -> ConfigError:
+    """Return the error for a VPA that doesn't exist."""
+    return ConfigError(f"there is no VPA named {name} in namespace {namespace}")
+
+
+async def read_fleet(
+    reader: Reader, *, label_selector: str = "", competitors: bool = True
+) -> Fleet:
     """Read the VPAs that a selector matches, and the rest concurrently.
+
+    Without ``competitors`` HPAs and disruption budgets are not read, which only the state of a VPA
+    depends on.
 
     Raises:
         KubeError: the VPAs could not be read, or the API server is unreachable.
@@ -87,8 +113,8 @@ async def read_fleet(reader: Reader, *, label_selector: str = "") -> Fleet:
         )
         reading = reader.fold(PODS, PodGroups, _add, field_selector=LIVE_PODS)
         pods = group.create_task(reading)
-        hpas = group.create_task(reader.list(HPAS))
-        budgets = group.create_task(reader.list(BUDGETS))
+        hpas = group.create_task(reader.list(HPAS)) if competitors else None
+        budgets = group.create_task(reader.list(BUDGETS)) if competitors else None
         limit_ranges = group.create_task(reader.list(LIMIT_RANGES))
     every, found = vpas.result() or (), pods.result()
     owners = await read_owners(reader, every, found)
@@ -98,9 +124,9 @@ async def read_fleet(reader: Reader, *, label_selector: str = "") -> Fleet:
         owners=owners,
         groups={} if found is None else found.by_target(owners),
         controlled_by=controlled_by_others(every),
-        hpas=hpas_by_target(hpas.result() or ()),
-        hpas_seen=hpas.result() is not None,
-        budgets=by_namespace(budgets.result() or ()),
+        hpas=hpas_by_target(_listed(hpas)),
+        hpas_seen=hpas is not None and hpas.result() is not None,
+        budgets=by_namespace(_listed(budgets)),
         limit_ranges={
             namespace: tuple(each.spec for each in found_there)
             for namespace, found_there in by_namespace(limit_ranges.result() or ()).items()
@@ -124,27 +150,20 @@ async def read_owners(
     wanted = [each for each in candidates if each.kind in direct]
     if targets - WELL_KNOWN_KINDS:
         wanted += (DEPLOYMENTS, STATEFUL_SETS)
+    kinds = [with_type(each, OwnedObject, metadata_only=True) for each in wanted]
     async with asyncio.TaskGroup() as group:
-        tasks = [(each.kind, group.create_task(reader.list(_metadata_of(each)))) for each in wanted]
-    for kind, task in tasks:
-        owners.add(kind, task.result() or ())
+        tasks = [group.create_task(reader.list(each)) for each in kinds]
+    for each, task in zip(kinds, tasks, strict=True):
+        owners.add(each.kind, task.result() or ())
     return owners
+
+
+def _listed(task: asyncio.Task[Sequence[L] | None] | None) -> Sequence[L]:
+    return (task.result() if task is not None else None) or ()
 
 
 def _add(groups: PodGroups, pods: Sequence[Pod]) -> None:
     groups.add(pods)
-
-
-def _metadata_of(endpoint: Endpoint[Any]) -> Endpoint[OwnedObject]:
-    """Return the endpoint for lists of nothing but metadata."""
-    return Endpoint(
-        endpoint.group,
-        endpoint.version,
-        endpoint.resource,
-        endpoint.kind,
-        OwnedObject,
-        metadata_only=True,
-    )
 
 
 def by_namespace(objects: Iterable[T]) -> Mapping[str, Sequence[T]]:

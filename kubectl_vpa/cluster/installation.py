@@ -26,6 +26,7 @@ from common.kube.endpoints import (
     Endpoint,
     version_path,
 )
+from common.read_api.reviews import ACCESS_REVIEWS, ENDPOINT_SLICES
 from kubectl_vpa.cluster.needed_permissions import NEEDED
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.component_pods import component_pod
@@ -39,17 +40,6 @@ from kubectl_vpa.judge.findings import (
 Object = dict[str, Any]
 
 SERVICES: Endpoint[Object] = Endpoint("", "v1", "services", "Service", dict[str, Any])
-ENDPOINT_SLICES: Endpoint[Object] = Endpoint(
-    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict[str, Any]
-)
-_REVIEWS: Endpoint[Object] = Endpoint(
-    "authorization.k8s.io",
-    "v1",
-    "subjectaccessreviews",
-    "SubjectAccessReview",
-    dict[str, Any],
-    namespaced=False,
-)
 _CERTIFICATE_KEYS = ("serverCert.pem", "tls.crt")
 _SECRETS = ("vpa-tls-certs",)
 _CONCURRENT_REVIEWS = 8
@@ -125,7 +115,7 @@ async def denied_permissions(
         spec: Object = {"user": account, "groups": _groups(namespace)}
         spec["resourceAttributes"] = {**attributes, **scope}
         async with limit:
-            answer = await reader.client.create(_REVIEWS, {"spec": spec})
+            answer = await reader.client.create(ACCESS_REVIEWS.as_dicts(), {"spec": spec})
         if not (answer.get("status") or {}).get("allowed"):
             kind = "/".join(filter(None, (attributes["resource"], attributes["subresource"])))
             denied[account].append(f"{attributes['verb']} {kind}")
@@ -200,7 +190,9 @@ async def _service(reader: Reader, namespace: str, name: str) -> tuple[bool | No
     if (service.get("spec") or {}).get("type") == "ExternalName":
         return True, None
     selector = f"kubernetes.io/service-name={name}"
-    slices = await reader.elsewhere(namespace).list(ENDPOINT_SLICES, label_selector=selector)
+    slices = await reader.elsewhere(namespace).list(
+        ENDPOINT_SLICES.as_dicts(), label_selector=selector
+    )
     if slices is None:
         return True, None
     ready = [
@@ -283,5 +275,6 @@ async def read_checkpoints(reader: Reader) -> Sequence[tuple[str, str, str]] | N
     found = await reader.list(CHECKPOINTS)
     if found is None:
         return None
-    return [(each.metadata.namespace, each.metadata.name, each.spec.vpa_object_name)
-            for each in found]  # fmt: skip
+    return [
+        (each.metadata.namespace, each.metadata.name, each.spec.vpa_object_name) for each in found
+    ]

@@ -7,16 +7,7 @@ from typing import Any
 from common.api.base import Wire
 from common.api.meta import ObjectMeta
 from common.api.workloads import JobStatus, has_ended
-from common.kube.endpoints import (
-    CRON_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    JOBS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    STATEFUL_SETS,
-    Endpoint,
-)
+from common.kube.endpoints import JOBS, WORKLOADS, Endpoint, with_type
 from common.target.owners import Controller, controller_of
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.selected_workloads import ListedWorkload
@@ -29,35 +20,22 @@ class _Listed(Wire, frozen=True, kw_only=True):
     status: JobStatus = JobStatus()
 
 
-_KINDS: tuple[Endpoint[Any], ...] = (
-    *(DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS),
-    *(REPLICA_SETS, REPLICATION_CONTROLLERS, JOBS),
-)
-
-
 async def list_workloads(reader: Reader, *, label_selector: str) -> Sequence[ListedWorkload]:
     """Return the workloads of all kinds that a VPA can target, without Jobs that have ended.
 
     Raises:
         KubeError: the API server is unreachable, or refuses the selector.
     """
+    kinds = [with_type(each, _Listed, metadata_only=each is not JOBS) for each in WORKLOADS]
     async with asyncio.TaskGroup() as group:
         tasks = [
-            (kind, group.create_task(reader.list(_endpoint(kind), label_selector=label_selector)))
-            for kind in _KINDS
+            group.create_task(reader.list(each, label_selector=label_selector)) for each in kinds
         ]
-    return [each for kind, task in tasks for each in _workloads(kind, task.result() or ())]
-
-
-def _endpoint(kind: Endpoint[Any]) -> Endpoint[_Listed]:
-    return Endpoint(
-        kind.group,
-        kind.version,
-        kind.resource,
-        kind.kind,
-        _Listed,
-        metadata_only=kind is not JOBS,
-    )
+    return [
+        each
+        for kind, task in zip(kinds, tasks, strict=True)
+        for each in _workloads(kind, task.result() or ())
+    ]
 
 
 def _workloads(kind: Endpoint[Any], found: Sequence[_Listed]) -> Iterator[ListedWorkload]:

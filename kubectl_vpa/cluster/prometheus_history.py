@@ -3,24 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.errors import DecodeError
 from common.features import FeatureGates
-from common.kube.endpoints import (
-    CRON_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    JOBS,
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    STATEFUL_SETS,
-    Endpoint,
-)
+from common.kube.endpoints import PODS, WORKLOADS
 from common.kube.scales import ScaleFound, Scales
 from common.kube.targets import own_selector
 from common.labels import LabelSelectorError, Selector, parse_selector
@@ -46,14 +35,6 @@ _NO_USAGE = (
     "kube-prometheus-stack use --prometheus-cadvisor-job-name=kubelet "
     "--container-pod-name-label=pod --container-name-label=container"
 )
-
-_KINDS: Mapping[str, Endpoint[Any]] = {
-    each.kind: each
-    for each in (
-        *(DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, REPLICA_SETS),
-        *(JOBS, CRON_JOBS, REPLICATION_CONTROLLERS),
-    )
-}
 
 
 async def recommended_by_history(
@@ -126,9 +107,11 @@ async def _selectors(
 ) -> Mapping[Controller, Selector]:
     """Return the selectors of the controllers of one namespace; some may have none."""
     found: dict[Controller, Selector] = {}
-    for kind, endpoint in _KINDS.items():
+    for endpoint in WORKLOADS:
         wanted = {
-            each.name: each for each in controllers if each.is_well_known and each.kind == kind
+            each.name: each
+            for each in controllers
+            if each.is_well_known and each.kind == endpoint.kind
         }
         for item in (await reader.list(endpoint) or ()) if wanted else ():
             if controller := wanted.get(item.metadata.name):

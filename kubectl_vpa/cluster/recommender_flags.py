@@ -13,6 +13,7 @@ from kubectl_vpa.judge.usage_model import ModelSettings
 from recommender.publish.status_decision import PublishingSettings
 from recommender.settings import RecommenderSettings
 
+_DEFAULT = frozenset({"default"})
 _UNSEEN = "the flags of the recommender can't be seen, so their defaults are assumed"
 
 
@@ -29,19 +30,27 @@ async def recommender_flags(
 ) -> SeenFlags:
     """Return the flags of the recommender that handles the first of these VPAs.
 
-    If there is no pod, or its flags can't be read, return the defaults, with a note.
+    If there is no pod, or its flags can't be read, return the defaults, with a note. VPAs of other
+    recommenders are noted.
     """
-    named = {each.name for vpa in vpas[:1] for each in vpa.spec.recommenders or ()}
+    named = _recommenders(vpas[0]) if vpas else _DEFAULT
+    others = sum(_recommenders(vpa) != named for vpa in vpas)
+    if others:
+        reader.note(f"flags of other recommenders, which {others} of these VPAs have")
     for pod in await components.pods(RECOMMENDER):
         try:
             settings = read_flags(RecommenderSettings, _flags(pod))
         except ConfigError as error:
             reader.note(f"flags of pod {pod.namespace}/{pod.name}: {error}")
             continue
-        if settings.recommender_name in (named or {"default"}):
+        if settings.recommender_name in named:
             return SeenFlags(settings=settings, pod=f"{pod.namespace}/{pod.name}")
     reader.note(_UNSEEN)
     return SeenFlags(settings=RecommenderSettings())
+
+
+def _recommenders(vpa: VerticalPodAutoscaler) -> frozenset[str]:
+    return frozenset(each.name for each in vpa.spec.recommenders or ()) or _DEFAULT
 
 
 def publishing(settings: RecommenderSettings) -> PublishingSettings:

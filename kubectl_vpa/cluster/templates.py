@@ -16,6 +16,7 @@ from common.kube.endpoints import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Endpoint,
+    with_type,
 )
 from common.target.controlling import target_key
 from common.target.owners import TargetKey
@@ -53,13 +54,9 @@ class _Kind:
 
 
 def _kind(endpoint: Endpoint[Any]) -> _Kind:
-    read = Endpoint(endpoint.group, endpoint.version, endpoint.resource, endpoint.kind, _Templated)
-    return _Kind(read, lambda each: each.spec.template)
+    return _Kind(with_type(endpoint, _Templated), lambda each: each.spec.template)
 
 
-_CRON_JOBS = Endpoint(
-    CRON_JOBS.group, CRON_JOBS.version, CRON_JOBS.resource, CRON_JOBS.kind, _CronJob
-)
 _KINDS = {
     each.endpoint.kind: each
     for each in (
@@ -67,7 +64,7 @@ _KINDS = {
         _kind(STATEFUL_SETS),
         _kind(DAEMON_SETS),
         _kind(REPLICATION_CONTROLLERS),
-        _Kind(_CRON_JOBS, lambda each: each.spec.job_template.spec.template),
+        _Kind(with_type(CRON_JOBS, _CronJob), lambda each: each.spec.job_template.spec.template),
     )
 }
 """The kinds whose templates can be changed; those of Jobs and of owned ReplicaSets can't."""

@@ -76,11 +76,9 @@ async def _read(session: Session, name: str) -> ComputedVpa:
     """
     reader, components = session.reader, Components(session.reader)
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(read_fleet(reader))
+        reading = group.create_task(read_fleet(reader, competitors=False))
         asking = group.create_task(components.vpa(session.namespace, name))
-    facts = next((one for one in reading.result().facts() if one.vpa.metadata.name == name), None)
-    if facts is None:
-        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
+    (facts,) = reading.result().named(name, session.namespace)
     requests, detail = usual_requests(facts.groups), asking.result()
     if detail is not None and detail.explanation is not None:
         return computed_vpa(

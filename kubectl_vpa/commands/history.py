@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.errors import ConfigError
 from common.kube.endpoints import CHECKPOINTS, EVENTS, VPAS
 from common.resources import CPU, MEMORY
 from kubectl_vpa.arguments import (
@@ -19,7 +18,7 @@ from kubectl_vpa.arguments import (
     add_vpa,
 )
 from kubectl_vpa.cluster.components import Components
-from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.fleet import no_such_vpa, read_fleet
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge import past_actions
@@ -104,7 +103,7 @@ async def _read(
     if not name:
         return results, ()
     if not vpas and not results:
-        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
+        raise no_such_vpa(name, session.namespace)
     return results, [each for vpa in vpas for each in await _usage(reader, components, vpa)]
 
 
@@ -114,7 +113,7 @@ async def _with_vpas(reader: Reader, results: Sequence[HistoryResult]) -> Sequen
         return results
     known: Mapping[tuple[str, str | None], str] = {
         (facts.vpa.metadata.namespace, pod): facts.vpa.metadata.name
-        for facts in (await read_fleet(reader)).facts()
+        for facts in (await read_fleet(reader, competitors=False)).facts()
         if not facts.controlled_by
         for group in facts.groups or ()
         for pod in group.names

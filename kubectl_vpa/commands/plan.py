@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.errors import ConfigError
 from common.kube.endpoints import VPAS
 from common.read_model.updater import PlannedVpa
 from common.resources import CPU, MEMORY
@@ -21,7 +20,7 @@ from kubectl_vpa.arguments import (
     add_vpa,
 )
 from kubectl_vpa.cluster.components import Components
-from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.fleet import no_such_vpa, read_fleet
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge import planned
 from kubectl_vpa.judge.last_pass import LastPass
@@ -100,7 +99,7 @@ async def _read(session: Session, arguments: argparse.Namespace) -> _Plan:
         )
     vpas = listing.result() or ()
     if name and not vpas:
-        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
+        raise no_such_vpa(name, session.namespace)
     last = reading.result()
     if last is not None:
         return _Plan(sorted(_decided(vpas, pages), key=planned.order), last)

@@ -144,11 +144,10 @@ async def _read(
     Raises:
         VpaError: the context can't be used, or its pods can't be read.
     """
-    chosen = argparse.Namespace(**{**vars(arguments), "context": context})
     sources = set(_SOURCES[From(arguments.source)])
     if not arguments.prometheus_address:
         sources.discard(Source.PROMETHEUS)
-    async with connected(chosen, screen) as session:
+    async with connected(arguments, screen, context=context) as session:
         workloads = await read_workloads(session.reader, label_selector=arguments.selector)
         settings = prometheus_settings(arguments)
         known = await recommendations(session.reader, workloads.found, sources, settings)

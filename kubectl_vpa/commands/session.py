@@ -35,14 +35,19 @@ class Session:
 
 @asynccontextmanager
 async def connected(
-    arguments: argparse.Namespace, screen: Screen, *, all_namespaces: bool = False
+    arguments: argparse.Namespace,
+    screen: Screen,
+    *,
+    all_namespaces: bool = False,
+    context: str | None = None,
 ) -> AsyncIterator[Session]:
-    """Connect with the person's own credentials.
+    """Connect with the person's own credentials; ``context`` is by default that of the arguments.
 
     Raises:
         ConfigError: there is no usable kubeconfig.
     """
-    connection = await config.load(arguments.kubeconfig, arguments.context, default=KUBECTLS_CONFIG)
+    chosen = arguments.context if context is None else context
+    connection = await config.load(arguments.kubeconfig, chosen, default=KUBECTLS_CONFIG)
     everywhere = all_namespaces or getattr(arguments, "all_namespaces", False)
     asked = getattr(arguments, "namespace", "")
     namespace = asked or connection.namespace or _own_namespace() or "default"

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import ConfigError
 from common.flags import add_flag, groups, show
 from common.vpa_creation.policy import CreationPolicy, SettingError, parse_policy
 from kubectl_vpa.arguments import (
@@ -23,6 +22,7 @@ from kubectl_vpa.arguments import (
 from kubectl_vpa.cluster.checkpoints import read_histories
 from kubectl_vpa.cluster.components import Components
 from kubectl_vpa.cluster.fleet import read_fleet
+from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.cluster.recommender_flags import counting, publishing, recommender_flags
 from kubectl_vpa.commands.session import Session, connected
 from kubectl_vpa.judge.simulation import (
@@ -133,9 +133,12 @@ async def _simulate(
     """
     reader = session.reader
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(read_fleet(reader, label_selector=arguments.selector))
+        reading = group.create_task(
+            read_fleet(reader, label_selector=arguments.selector, competitors=False)
+        )
         histories = group.create_task(read_histories(reader))
-    chosen = list(_chosen(reading.result().facts(), session, arguments.subject))
+    found = reading.result().named(arguments.subject, session.namespace)
+    chosen = list(_controlling(found, reader))
     vpas = [each.vpa for each in chosen]
     flags = await recommender_flags(Components(reader), reader, vpas)
     other = dataclasses.replace(flags.settings, **changes.flags)
@@ -174,25 +177,15 @@ async def _simulate(
     )
 
 
-def _chosen(facts: Iterator[VpaFacts], session: Session, name: str) -> Iterator[VpaFacts]:
-    """Yield the VPAs that control their pods; a note names the others.
-
-    Raises:
-        ConfigError: there is no VPA with this name.
-    """
-    is_found = not name
+def _controlling(facts: Sequence[VpaFacts], reader: Reader) -> Iterator[VpaFacts]:
+    """Yield the VPAs that control their pods; a note names each of the others."""
     for each in facts:
-        vpa = each.vpa.metadata
-        if name not in ("", vpa.name):
-            continue
-        is_found = True
         if each.controlled_by:
-            text = f"VPA {vpa.namespace}/{vpa.name}: VPA {each.controlled_by} controls its pods"
-            session.reader.note(text)
+            vpa = each.vpa.metadata
+            name = f"VPA {vpa.namespace}/{vpa.name}"
+            reader.note(f"{name}: VPA {each.controlled_by} controls its pods")
         else:
             yield each
-    if not is_found:
-        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
 
 
 def _show(

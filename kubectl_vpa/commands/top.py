@@ -75,16 +75,14 @@ async def _read(session: Session, arguments: argparse.Namespace) -> Sequence[Usa
     reader = session.reader
     async with asyncio.TaskGroup() as group:
         measuring = group.create_task(_metrics(reader))
-        reading = group.create_task(read_fleet(reader, label_selector=arguments.selector))
+        reading = group.create_task(
+            read_fleet(reader, label_selector=arguments.selector, competitors=False)
+        )
     fleet, usage = reading.result(), usage_by_pod(measuring.result())
-    name = arguments.subject
-    chosen = [each for each in fleet.facts() if name in ("", each.vpa.metadata.name)]
-    if name and not chosen:
-        raise ConfigError(f"there is no VPA named {name} in namespace {session.namespace}")
     detail = Detail(pods=arguments.pods, containers=arguments.containers)
     results = [
         result
-        for facts in chosen
+        for facts in fleet.named(arguments.subject, session.namespace)
         if not facts.controlled_by
         for result in usage_of(facts, judge_groups(facts, now=session.now), usage, detail=detail)
     ]

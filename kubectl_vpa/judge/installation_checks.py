@@ -193,8 +193,7 @@ def leases(facts: Facts) -> Iterator[Finding]:
 
 
 def _elects(pods: Sequence[ComponentPod]) -> bool:
-    return any(pod.flags.get("leader-elect", "false") in ("true", "") for pod in pods if
-               "leader-elect" in pod.flags)  # fmt: skip
+    return any(pod.flags.get("leader-elect") in ("true", "") for pod in pods)
 
 
 def permissions(facts: Facts) -> Iterator[Finding]:

@@ -101,7 +101,7 @@ def is_bare(key: TargetKey) -> bool:
 def why_not_recommended(
     key: TargetKey, vpa: VerticalPodAutoscaler | None, sources: Collection[Source]
 ) -> str:
-    """Return why a workload has no recommendation, after a look into ``sources``."""
+    """Return why a workload has no recommendation, after reading ``sources``."""
     if is_bare(key):
         return "no controller, so no VPA can control it"
     if Source.PROMETHEUS in sources:

@@ -14,7 +14,7 @@ _MARGIN = 6  # cells left of the plot
 _LEAST_WIDTH = 20  # cells of the plot
 _MOST_WIDTH = 100
 _BEYOND = 4.0  # the largest amount on the scale, in units of the largest usage or target
-_SHARED = 1.02  # room right of the largest amount
+_HEADROOM = 1.02  # room right of the largest amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _scale(curve: Sequence[CurvePoint], marks: Sequence[Mark]) -> float:
     needed = [each.amount for each in marks if each.is_scaled]
     core = max([each.amount for each in curve[-1:]] + needed, default=1)
     near = [each.amount for each in marks if each.amount <= core * _BEYOND]
-    return max([core, *near, 1]) * _SHARED
+    return max([core, *near, 1]) * _HEADROOM
 
 
 def _fraction(curve: Sequence[CurvePoint], amount: float) -> float:

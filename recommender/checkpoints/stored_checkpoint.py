@@ -10,7 +10,7 @@ from common.api.base import Wire
 from common.api.decoding import decode
 from common.api.meta import ObjectMeta, OwnedObject
 from common.errors import DecodeError
-from common.kube.endpoints import CHECKPOINTS, Endpoint
+from common.kube.endpoints import CHECKPOINTS, with_type
 from recommender.model.keys import Place, VpaKey
 
 
@@ -22,18 +22,8 @@ class StoredCheckpoint(Wire, frozen=True, kw_only=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-STORED = Endpoint(
-    CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.resource, CHECKPOINTS.kind, StoredCheckpoint
-)
-
-NAMED = Endpoint(
-    CHECKPOINTS.group,
-    CHECKPOINTS.version,
-    CHECKPOINTS.resource,
-    CHECKPOINTS.kind,
-    OwnedObject,
-    metadata_only=True,
-)
+STORED = with_type(CHECKPOINTS, StoredCheckpoint)
+NAMED = with_type(CHECKPOINTS, OwnedObject, metadata_only=True)
 """Checkpoints, of which only the metadata is requested."""
 
 _decoder = msgspec.json.Decoder(CheckpointStatus)

@@ -13,10 +13,12 @@ from common.kube.endpoints import (
     NODES,
     PODS,
     VPAS,
+    WORKLOADS,
     Endpoint,
     group_path,
     version_path,
 )
+from common.target.owners import WELL_KNOWN_KINDS
 from hostile_texts import NEIGHBOURS
 
 
@@ -88,3 +90,7 @@ def test_as_dicts_is_the_same_resource() -> None:
     assert isinstance(whole, Endpoint)
     assert whole.collection("shop") == PODS.collection("shop")
     assert get_origin(whole.type) is dict
+
+
+def test_workloads_are_the_well_known_kinds() -> None:
+    assert {each.kind for each in WORKLOADS} == WELL_KNOWN_KINDS
