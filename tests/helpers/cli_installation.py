@@ -7,6 +7,7 @@ code; the programs of recommender and updater don't run. Statuses are written as
 import asyncio
 import contextlib
 import enum
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,13 +16,18 @@ from typing import Any
 
 from admission_hook import AdmissionHook
 from cli_cluster import SCENARIO, SMALL, CliCluster, cli_cluster, recommended
+from common.api.core import Pod
 from common.kube.client import PatchType
 from common.kube.endpoints import (
+    CHECKPOINTS,
     DEPLOYMENTS,
+    HPAS,
     LEASES,
+    LIMIT_RANGES,
     MUTATING_WEBHOOKS,
     PODS,
     RESOURCE_QUOTAS,
+    VPAS,
     Endpoint,
 )
 from common.runtime.clock import SystemClock
@@ -63,13 +69,22 @@ _HPAS = {  # the sandbox doesn't serve them by itself
         ],
     },
 }
-
+_RESTORED = tuple(
+    each.as_dicts()
+    for each in (
+        *(DEPLOYMENTS, PODS, MUTATING_WEBHOOKS, VPAS, HPAS),
+        *(LIMIT_RANGES, RESOURCE_QUOTAS, CHECKPOINTS),
+    )
+)
 
 _LATE_USAGE = parse_scenario("""
 nodes: [{cpu: 32, memory: 64Gi}]
 timing: {start-delay: 50ms, stop-delay: 50ms}
 metrics: {window: 3600s}
 """)
+
+_Key = tuple[Endpoint[dict[str, Any]], str, str]
+"""Endpoint, namespace and name of an object."""
 
 
 class Metrics(enum.StrEnum):
@@ -132,6 +147,56 @@ class CliInstallation:
             await self.deploy(name)
             await self.renew_lease(name)
 
+    @contextlib.asynccontextmanager
+    async def restored(self) -> AsyncIterator[None]:
+        """Restore objects on exit: those that a test created, changed or deleted.
+
+        Not definitions, and not the status of a VPA that a test deleted. Leases are renewed.
+        """
+        before, pods = await self._objects(), await self._pods()
+        try:
+            yield
+        finally:
+            await self._restore(before)
+            async with asyncio.timeout(TIMEOUT):
+                while await self._pods() != pods:  # noqa: ASYNC110 - controllers set no event here
+                    await asyncio.sleep(0.02)
+
+    async def _objects(self) -> dict[_Key, dict[str, Any]]:
+        """Return what a test may change, without what the API server sets."""
+        found: dict[_Key, dict[str, Any]] = {}
+        for endpoint in _RESTORED:
+            for each in (await self.cluster.client.list(endpoint)).items:
+                meta = each["metadata"]
+                if "ownerReferences" in meta:
+                    continue  # restored by its controller
+                kept = {name: meta[name] for name in ("name", "labels") if name in meta}
+                content = {name: each[name] for name in each.keys() & {"spec", "webhooks"}}
+                key = (endpoint, meta.get("namespace", ""), meta["name"])
+                found[key] = {"metadata": kept, **content}
+        return found
+
+    async def _restore(self, before: dict[_Key, dict[str, Any]]) -> None:
+        client, now = self.cluster.client, await self._objects()
+        for endpoint, namespace, name in now.keys() - before.keys():
+            await client.delete(endpoint, name, namespace=namespace)
+        for key, made in before.items():
+            endpoint, namespace, name = key
+            if key not in now:
+                await client.create(endpoint, made, namespace=namespace)
+            elif now[key] != made:
+                await client.replace(endpoint, name, made, namespace=namespace)
+        for each in (await client.list(LEASES)).items:
+            if each.metadata.namespace != "kube-node-lease":
+                await self.delete(LEASES, each.metadata.name, each.metadata.namespace)
+        for component in COMPONENTS:
+            await self.renew_lease(component)
+
+    async def _pods(self) -> Counter[tuple[str, bool]]:
+        """Return the number of pods by their label and whether they are ready."""
+        pods = (await self.cluster.client.list(PODS)).items
+        return Counter(((pod.metadata.labels or {}).get("app", ""), _is_ready(pod)) for pod in pods)
+
     async def delete(self, endpoint: Endpoint[Any], name: str, namespace: str = SYSTEM) -> None:
         """Delete an object."""
         await self.cluster.client.delete(endpoint, name, namespace=namespace)
@@ -145,11 +210,9 @@ class CliInstallation:
         """Wait until a component has so many pods that run, of which so many are ready."""
         async with asyncio.timeout(TIMEOUT):
             while True:
-                pods = (
-                    await self.cluster.client.list(PODS, label_selector=f"app={component}")
-                ).items
-                conditions = [each for pod in pods for each in pod.status.conditions or ()]
-                good = sum(each.type == "Ready" and each.status == "True" for each in conditions)
+                found = await self.cluster.client.list(PODS, label_selector=f"app={component}")
+                pods = found.items
+                good = sum(map(_is_ready, pods))
                 running = sum(pod.status.phase == "Running" for pod in pods)
                 if (len(pods), running, good) == (count, count, ready):
                     return
@@ -174,6 +237,11 @@ class CliInstallation:
         await self.cluster.client.patch(
             MUTATING_WEBHOOKS, CONFIGURATION, operations, patch_type=PatchType.JSON
         )
+
+
+def _is_ready(pod: Pod) -> bool:
+    conditions = pod.status.conditions or ()
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""``kubectl vpa doctor`` as a process, on a cluster in which no component is installed."""
+"""``kubectl vpa doctor`` as a process. tests/shell/test_cli_doctor_*.py have its findings."""
 
 import os
 from collections.abc import AsyncIterator
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from cli_checkpoints import add_checkpoint
 from cli_cluster import CliCluster, cli_cluster, fill
-from cli_installation import CliInstallation
+from cli_installation import CliInstallation, cli_installation
 from cli_program import run_cli
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS
 from kubectl_vpa.judge.findings import COMPONENTS
@@ -59,6 +60,16 @@ async def test_an_empty_namespace_has_findings_about_the_installation_only(
     errors = {each["check"] for each in printed.items if each["severity"] == "error"}
     assert errors <= {"components", "webhook"}
     assert printed.code == 1
+
+
+async def test_the_exit_code_says_the_worst_finding(tmp_path: Path) -> None:
+    async with cli_installation(tmp_path) as installation:
+        config = installation.cluster.kubeconfig
+        healthy = await run_cli(config, "doctor")
+        await add_checkpoint(installation.cluster, "gone")
+        warned = await run_cli(config, "doctor")
+    assert (healthy.code, healthy.err) == (0, "")
+    assert warned.code == 3
 
 
 async def test_an_installation_of_the_reference_is_understood(cluster: CliCluster) -> None:

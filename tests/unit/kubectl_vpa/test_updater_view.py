@@ -1,7 +1,7 @@
 """What the updater's last pass adds to the status of a VPA, and what it doesn't change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -52,98 +52,52 @@ def wait(name: str, reason: Reason) -> PlannedPod:
     return planned_pod(name, "wait", reason)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     id: str
+    reason: StatusReason
+    state: State
+    message: str
+    _: KW_ONLY
     derived: StatusReason = R.UPDATE_DUE
-    plan: Sequence[PlannedPod]
-    want: tuple[StatusReason, State, str]
+    plan: Sequence[PlannedPod] = ()
 
 
+BLOCKED, _, _, WAITING, OK = State
 UNCHANGED = "derived"
 CASES = [
-    Case(
-        id="a reason that only the updater knows, which needs a person",
-        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED), wait("web-2", Reason.ACTUATION_SUSPENDED)],
-        want=(
-            R.HELD_UP,
-            State.BLOCKED,
-            "2 pods: replacements came up wrong, or not at all; one probe an hour",
-        ),
-    ),
-    Case(
-        id="a reason that only the updater knows, which passes",
-        plan=[planned_pod("web-0", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)],
-        want=(R.POSTPONED, State.WAITING, "1 pod: no turn before the end of the pass"),
-    ),
-    Case(
-        id="pods that the updater acts on, and others that wait",
-        plan=[planned_pod("web-1", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)],
-        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
-    ),
-    Case(
-        id="a reason of a newer version",
-        plan=[replace(wait("web-1", Reason.RATE_LIMITED), reason="moon", meaning="Full moon.")],
-        want=(R.HELD_UP, State.BLOCKED, "1 pod: full moon"),
-    ),
-    Case(
-        id="the worst of two reasons",
-        plan=[wait("web-1", Reason.BUDGET_EXHAUSTED), wait("web-2", Reason.ADMISSION_NOT_READY)],
-        want=(
-            R.HELD_UP,
-            State.BLOCKED,
-            "1 pod: admission shows no sign of life: a replacement would stay as is",
-        ),
-    ),
-    Case(
-        id="the same reason keeps the words of the status",
-        derived=R.BELOW_MIN_REPLICAS,
-        plan=[wait("web-1", Reason.BELOW_MIN_REPLICAS)],
-        want=(R.BELOW_MIN_REPLICAS, State.WAITING, UNCHANGED),
-    ),
-    Case(
-        id="a flag that allows what the default forbids",
-        derived=R.BELOW_MIN_REPLICAS,
-        plan=[planned_pod("web-1", "evict", Reason.OUTSIDE_RANGE)],
-        want=(
-            R.UPDATE_DUE,
-            State.WAITING,
-            "1 pod: a request is outside lower and upper bound",
-        ),
-    ),
-    Case(
-        id="a flag that forbids what the default allows",
-        plan=[planned_pod("web-1", "leave", Reason.TOO_SMALL)],
-        want=(
-            R.CLOSE_TO_TARGET,
-            State.OK,
-            "1 pod: in its range, and closer to the target than --pod-update-threshold",
-        ),
-    ),
-    Case(
-        id="a pass before the recommendation",
-        plan=[planned_pod("web-1", "leave", Reason.NO_CHANGE)],
-        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
-    ),
-    Case(
-        id="a pod that is gone",
-        plan=[wait("web-0", Reason.ACTUATION_SUSPENDED)],
-        want=(R.UPDATE_DUE, State.WAITING, UNCHANGED),
-    ),
-    Case(
-        id="pods that have the target by now",
-        derived=R.AT_TARGET,
-        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)],
-        want=(R.AT_TARGET, State.WAITING, UNCHANGED),
-    ),
-    Case(
-        id="another VPA controls the pods",
-        derived=R.OTHER_VPA,
-        plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)],
-        want=(R.OTHER_VPA, State.WAITING, UNCHANGED),
-    ),
-    Case(id="no plan", plan=[], want=(R.UPDATE_DUE, State.WAITING, UNCHANGED)),
-]
+    Case("a reason that only the updater knows, which needs a person", R.HELD_UP, BLOCKED,
+         "2 pods: replacements came up wrong, or not at all; one probe an hour",
+         plan=[wait("web-1", Reason.ACTUATION_SUSPENDED),
+               wait("web-2", Reason.ACTUATION_SUSPENDED)]),
+    Case("a reason that only the updater knows, which passes", R.POSTPONED, WAITING,
+         "1 pod: no turn before the end of the pass",
+         plan=[planned_pod("web-0", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)]),
+    Case("pods that the updater acts on, and others that wait", R.UPDATE_DUE, WAITING, UNCHANGED,
+         plan=[planned_pod("web-1", "evict", Reason.DRIFTED), wait("web-2", Reason.RATE_LIMITED)]),
+    Case("a reason of a newer version", R.HELD_UP, BLOCKED, "1 pod: full moon",
+         plan=[replace(wait("web-1", Reason.RATE_LIMITED), reason="moon", meaning="Full moon.")]),
+    Case("the worst of two reasons", R.HELD_UP, BLOCKED,
+         "1 pod: admission shows no sign of life: a replacement would stay as is",
+         plan=[wait("web-1", Reason.BUDGET_EXHAUSTED), wait("web-2", Reason.ADMISSION_NOT_READY)]),
+    Case("the same reason keeps the words of the status", R.BELOW_MIN_REPLICAS, WAITING, UNCHANGED,
+         derived=R.BELOW_MIN_REPLICAS, plan=[wait("web-1", Reason.BELOW_MIN_REPLICAS)]),
+    Case("a flag that allows what the default forbids", R.UPDATE_DUE, WAITING,
+         "1 pod: a request is outside lower and upper bound",
+         derived=R.BELOW_MIN_REPLICAS, plan=[planned_pod("web-1", "evict", Reason.OUTSIDE_RANGE)]),
+    Case("a flag that forbids what the default allows", R.CLOSE_TO_TARGET, OK,
+         "1 pod: in its range, and closer to the target than --pod-update-threshold",
+         plan=[planned_pod("web-1", "leave", Reason.TOO_SMALL)]),
+    Case("a pass before the recommendation", R.UPDATE_DUE, WAITING, UNCHANGED,
+         plan=[planned_pod("web-1", "leave", Reason.NO_CHANGE)]),
+    Case("a pod that is gone", R.UPDATE_DUE, WAITING, UNCHANGED,
+         plan=[wait("web-0", Reason.ACTUATION_SUSPENDED)]),
+    Case("pods that have the target already", R.AT_TARGET, WAITING, UNCHANGED,
+         derived=R.AT_TARGET, plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)]),
+    Case("another VPA controls the pods", R.OTHER_VPA, WAITING, UNCHANGED,
+         derived=R.OTHER_VPA, plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)]),
+    Case("no plan", R.UPDATE_DUE, WAITING, UNCHANGED),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -152,7 +106,7 @@ def test_the_status_after_a_pass(case: Case) -> None:
     view.add([planned("web", each) for each in case.plan])
     view.add([planned("other", wait("web-1", Reason.NO_CONTROLLER))])
     result = view.refine(status(case.derived), facts("web-1", "web-2"))
-    assert (result.reason, result.state, result.message) == case.want
+    assert (result.reason, result.state, result.message) == (case.reason, case.state, case.message)
 
 
 def test_times_and_the_remedy_are_those_of_the_pass() -> None:

@@ -1,7 +1,7 @@
 """The state of a VPA in ``kubectl vpa status``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -126,14 +126,16 @@ def killed(after: timedelta) -> tuple[ContainerStatus, ...]:
 USUAL = vpa()
 UNSET = UpdatePolicy(update_mode="Recreate")
 ONLY_UP = EvictionRequirement(resources=("cpu",), change_requirement="TargetHigherThanRequests")
+MEMORY_ONLY = ContainerPolicy(container_name="*", controlled_resources=("memory",))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     id: str
-    want: StatusReason
     state: State
+    want: StatusReason
     message: str
+    _: KW_ONLY
     vpa: VerticalPodAutoscaler = USUAL
     pods: Sequence[Pod] | None = tuple(pods())
     controlled_by: str = ""
@@ -144,323 +146,105 @@ class Case:
 BLOCKED, CONFLICTING, NO_DATA, WAITING, OK = State
 R = StatusReason
 CASES = [
-    # blocked
-    Case(
-        id="target isn't supported",
-        want=R.UNSUPPORTED_TARGET,
-        state=BLOCKED,
-        message="Deployment web does not exist",
-        vpa=vpa(conditions=[("ConfigUnsupported", "Deployment web does not exist")]),
-    ),
-    Case(
-        id="no targetRef",
-        want=R.UNSUPPORTED_TARGET,
-        state=BLOCKED,
-        message="the VPA has no targetRef",
-        vpa=replace(vpa(), spec=replace(vpa().spec, target_ref=None)),
-    ),
-    Case(
-        id="a quantity can't be read",
-        want=R.UNREADABLE,
-        state=BLOCKED,
-        message="a quantity of the pods or the VPA can't be read",
-        vpa=vpa(numbers=recommended(target={"cpu": "many"})),
-    ),
-    Case(
-        id="one replica, two are needed by default",
-        want=R.BELOW_MIN_REPLICAS,
-        state=BLOCKED,
-        message="1 running, minReplicas is 2",
-        pods=pods(1),
-    ),
-    Case(
-        id="the VPA's own minReplicas",
-        want=R.BELOW_MIN_REPLICAS,
-        state=BLOCKED,
-        message="2 running, minReplicas is 3",
-        vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=3)),
-    ),
-    Case(
-        id="minReplicas 1 allows the only replica",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="1 pod outside of the recommended range",
-        vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=1)),
-        pods=pods(1),
-    ),
-    Case(
-        id="a resize needs no second replica",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="1 pod outside of the recommended range",
-        vpa=vpa("InPlaceOrRecreate"),
-        pods=pods(1),
-    ),
-    Case(
-        id="evictionRequirements want an increase",
-        want=R.REQUIREMENTS_NOT_MET,
-        state=BLOCKED,
-        message="evictionRequirements don't hold",
-        vpa=vpa(policy=replace(UNSET, eviction_requirements=(ONLY_UP,))),
-    ),
-    Case(
-        id="a disruption budget allows nothing",
-        want=R.DISRUPTION_BUDGET,
-        state=BLOCKED,
-        message="PodDisruptionBudget guard allows no eviction",
-        budgets=[budget(0)],
-    ),
-    Case(
-        id="a disruption budget allows one eviction",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods outside of the recommended range",
-        budgets=[budget(1)],
-    ),
-    Case(
-        id="a disruption budget of other pods",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods outside of the recommended range",
-        budgets=[budget(0, app="other")],
-    ),
-    Case(
-        id="a resize in mode InPlace doesn't fit the node",
-        want=R.RESIZE_INFEASIBLE,
-        state=BLOCKED,
-        message="2 pods too large for the node",
-        vpa=vpa("InPlace"),
-        pods=pods(resize=resizing("PodResizePending", "Infeasible")),
-    ),
-    Case(
-        id="the kubelet fails to resize",
-        want=R.RESIZE_ERROR,
-        state=BLOCKED,
-        message="the kubelet can't resize 2 pods",
-        vpa=vpa("InPlaceOrRecreate"),
-        pods=pods(resize=resizing("PodResizeInProgress", "Error")),
-    ),
-    # conflicting
-    Case(
-        id="another VPA controls the pods",
-        want=R.OTHER_VPA,
-        state=CONFLICTING,
-        message="VPA older controls the same pods",
-        controlled_by="older",
-    ),
-    Case(
-        id="another VPA controls the pods of a VPA without recommendation",
-        want=R.OTHER_VPA,
-        state=CONFLICTING,
-        message="VPA older controls the same pods",
-        vpa=vpa(numbers=None, conditions=()),
-        controlled_by="older",
-    ),
-    Case(
-        id="an HPA scales on the utilization of a controlled resource",
-        want=R.AUTOSCALED_HORIZONTALLY,
-        state=CONFLICTING,
-        message="HPA web-hpa scales on cpu utilization, too",
-        hpas=[hpa()],
-    ),
-    Case(
-        id="an HPA scales on an average value, which requests don't change",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods outside of the recommended range",
-        hpas=[hpa(type="AverageValue")],
-    ),
-    Case(
-        id="an HPA scales on a resource that the VPA leaves alone",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods outside of the recommended range",
-        vpa=vpa(
-            containers=(ContainerPolicy(container_name="*", controlled_resources=("memory",)),)
-        ),
-        hpas=[hpa()],
-    ),
-    Case(
-        id="an HPA beside a VPA that only recommends",
-        want=R.RECOMMENDATION_ONLY,
-        state=OK,
-        message="only recommends",
-        vpa=vpa("Off"),
-        hpas=[hpa()],
-    ),
-    # no data
-    Case(
-        id="a new VPA",
-        want=R.NEW,
-        state=NO_DATA,
-        message="new; no recommender has processed it yet",
-        vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=4, seconds=59)),
-    ),
-    Case(
-        id="no status after five minutes",
-        want=R.NOT_PROCESSED,
-        state=NO_DATA,
-        message="no recommender processes it; is one running?",
-        vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=5)),
-    ),
-    Case(
-        id="a condition that no pods match",
-        want=R.NO_PODS,
-        state=NO_DATA,
-        message="the workload has no pods",
-        vpa=vpa(numbers=None, conditions=[("NoPodsMatched", "No pods match")]),
-        pods=None,
-    ),
-    Case(
-        id="no pods and no recommendation",
-        want=R.NO_PODS,
-        state=NO_DATA,
-        message="the workload has no pods",
-        vpa=vpa(numbers=None),
-        pods=(),
-    ),
-    Case(
-        id="history is being loaded",
-        want=R.FETCHING_HISTORY,
-        state=NO_DATA,
-        message="the recommender is still loading history",
-        vpa=vpa(numbers=None, conditions=[("FetchingHistory", "…")]),
-    ),
-    Case(
-        id="no usage, as our recommender words it",
-        want=R.NO_SAMPLES,
-        state=NO_DATA,
-        message="app: no usage is known.",
-        vpa=vpa(numbers=None, conditions=[("NoSamples", "app: no usage is known.")]),
-    ),
-    Case(
-        id="no usage, without a condition of ours",
-        want=R.NO_SAMPLES,
-        state=NO_DATA,
-        message="no usage has been measured yet",
-        vpa=vpa(numbers=None),
-    ),
-    Case(
-        id="the person may not list pods",
-        want=R.PODS_NOT_SEEN,
-        state=NO_DATA,
-        message="the pods could not be read",
-        pods=None,
-    ),
-    # waiting
-    Case(
-        id="outside of the range",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods outside of the recommended range",
-    ),
-    Case(
-        id="within the range, and old enough",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods far from the target",
-        vpa=vpa(numbers=recommended(**WIDE)),
-        pods=pods(age=OLD),
-    ),
-    Case(
-        id="within the range, and a second too young",
-        want=R.TOO_YOUNG,
-        state=WAITING,
-        message="2 pods within the range, changed 12h after the start",
-        vpa=vpa(numbers=recommended(**WIDE)),
-        pods=pods(age=OLD - timedelta(seconds=1)),
-    ),
-    Case(
-        id="OOM-killed soon after the start",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods OOM-killed soon after the start",
-        vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
-        pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=9))),
-    ),
-    Case(
-        id="OOM-killed after ten minutes",
-        want=R.TOO_YOUNG,
-        state=WAITING,
-        message="2 pods within the range, changed 12h after the start",
-        vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
-        pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=10))),
-    ),
-    Case(
-        id="mode Initial",
-        want=R.NEXT_POD,
-        state=WAITING,
-        message="applies to pods that are created",
-        vpa=vpa("Initial"),
-    ),
-    Case(
-        id="a resize waits for room",
-        want=R.RESIZE_DEFERRED,
-        state=WAITING,
-        message="2 pods waiting for room on the node",
-        vpa=vpa("InPlaceOrRecreate"),
-        pods=pods(resize=resizing("PodResizePending", "Deferred")),
-    ),
-    Case(
-        id="a resize goes on",
-        want=R.RESIZE_IN_PROGRESS,
-        state=WAITING,
-        message="2 pods being resized",
-        vpa=vpa("InPlace"),
-        pods=pods(resize=resizing("PodResizeInProgress")),
-    ),
-    Case(
-        id="a resize that doesn't fit leads to an eviction",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="2 pods too large for the node, to be evicted",
-        vpa=vpa("InPlaceOrRecreate"),
-        pods=pods(resize=resizing("PodResizePending", "Infeasible")),
-    ),
-    Case(
-        id="some pods are updated already",
-        want=R.UPDATE_DUE,
-        state=WAITING,
-        message="1 pod outside of the recommended range",
-        pods=[*pods(3, requests=SMALL), *pods(1)],
-    ),
-    # ok
-    Case(
-        id="mode Off",
-        want=R.RECOMMENDATION_ONLY,
-        state=OK,
-        message="only recommends",
-        vpa=vpa("Off"),
-    ),
-    Case(
-        id="every container has mode Off",
-        want=R.NOTHING_SCALED,
-        state=OK,
-        message="no container of the pods is scaled",
-        vpa=vpa(containers=(ContainerPolicy(container_name="*", mode="Off"),)),
-    ),
-    Case(
-        id="a recommendation, and no pods now",
-        want=R.NO_PODS_NOW,
-        state=OK,
-        message="no pods now; new ones get the target",
-        pods=(),
-    ),
-    Case(
-        id="within the range, nine percent from the target",
-        want=R.CLOSE_TO_TARGET,
-        state=OK,
-        message="close to the target",
-        vpa=vpa(numbers=recommended(target={"cpu": "455m"}, **WIDE)),
-    ),
-    Case(
-        id="at the target",
-        want=R.AT_TARGET,
-        state=OK,
-        message="all pods have the target",
-        pods=pods(requests=SMALL),
-    ),
-]
+    Case("target isn't supported", BLOCKED, R.UNSUPPORTED_TARGET, "Deployment web does not exist",
+         vpa=vpa(conditions=[("ConfigUnsupported", "Deployment web does not exist")])),
+    Case("no targetRef", BLOCKED, R.UNSUPPORTED_TARGET, "the VPA has no targetRef",
+         vpa=replace(vpa(), spec=replace(vpa().spec, target_ref=None))),
+    Case("a quantity can't be read", BLOCKED, R.UNREADABLE,
+         "a quantity of the pods or the VPA can't be read",
+         vpa=vpa(numbers=recommended(target={"cpu": "many"}))),
+    Case("one replica, two are needed by default", BLOCKED, R.BELOW_MIN_REPLICAS,
+         "1 running, minReplicas is 2", pods=pods(1)),
+    Case("the VPA's own minReplicas", BLOCKED, R.BELOW_MIN_REPLICAS, "2 running, minReplicas is 3",
+         vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=3))),
+    Case("minReplicas 1 allows the only replica", WAITING, R.UPDATE_DUE,
+         "1 pod outside of the recommended range",
+         vpa=vpa(policy=UpdatePolicy(update_mode="Recreate", min_replicas=1)), pods=pods(1)),
+    Case("a resize needs no second replica", WAITING, R.UPDATE_DUE,
+         "1 pod outside of the recommended range", vpa=vpa("InPlaceOrRecreate"), pods=pods(1)),
+    Case("evictionRequirements want an increase", BLOCKED, R.REQUIREMENTS_NOT_MET,
+         "evictionRequirements don't hold",
+         vpa=vpa(policy=replace(UNSET, eviction_requirements=(ONLY_UP,)))),
+    Case("a disruption budget allows nothing", BLOCKED, R.DISRUPTION_BUDGET,
+         "PodDisruptionBudget guard allows no eviction", budgets=[budget(0)]),
+    Case("a disruption budget allows one eviction", WAITING, R.UPDATE_DUE,
+         "2 pods outside of the recommended range", budgets=[budget(1)]),
+    Case("a disruption budget of other pods", WAITING, R.UPDATE_DUE,
+         "2 pods outside of the recommended range", budgets=[budget(0, app="other")]),
+    Case("a resize in mode InPlace doesn't fit the node", BLOCKED, R.RESIZE_INFEASIBLE,
+         "2 pods too large for the node", vpa=vpa("InPlace"),
+         pods=pods(resize=resizing("PodResizePending", "Infeasible"))),
+    Case("the kubelet fails to resize", BLOCKED, R.RESIZE_ERROR, "the kubelet can't resize 2 pods",
+         vpa=vpa("InPlaceOrRecreate"), pods=pods(resize=resizing("PodResizeInProgress", "Error"))),
+    Case("another VPA controls the pods", CONFLICTING, R.OTHER_VPA,
+         "VPA older controls the same pods", controlled_by="older"),
+    Case("another VPA controls the pods of a VPA without recommendation", CONFLICTING, R.OTHER_VPA,
+         "VPA older controls the same pods", vpa=vpa(numbers=None, conditions=()),
+         controlled_by="older"),
+    Case("an HPA scales on the utilization of a controlled resource", CONFLICTING,
+         R.AUTOSCALED_HORIZONTALLY, "HPA web-hpa scales on cpu utilization, too", hpas=[hpa()]),
+    Case("an HPA scales on an average value, which requests don't change", WAITING, R.UPDATE_DUE,
+         "2 pods outside of the recommended range", hpas=[hpa(type="AverageValue")]),
+    Case("an HPA scales on a resource that the VPA leaves alone", WAITING, R.UPDATE_DUE,
+         "2 pods outside of the recommended range",
+         vpa=vpa(containers=(MEMORY_ONLY,)),
+         hpas=[hpa()]),
+    Case("an HPA beside a VPA that only recommends", OK, R.RECOMMENDATION_ONLY, "only recommends",
+         vpa=vpa("Off"), hpas=[hpa()]),
+    Case("a new VPA", NO_DATA, R.NEW, "new; no recommender has processed it yet",
+         vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=4, seconds=59))),
+    Case("no status after five minutes", NO_DATA, R.NOT_PROCESSED,
+         "no recommender processes it; is one running?",
+         vpa=vpa(numbers=None, conditions=(), age=timedelta(minutes=5))),
+    Case("a condition that no pods match", NO_DATA, R.NO_PODS, "the workload has no pods",
+         vpa=vpa(numbers=None, conditions=[("NoPodsMatched", "No pods match")]), pods=None),
+    Case("no pods and no recommendation", NO_DATA, R.NO_PODS, "the workload has no pods",
+         vpa=vpa(numbers=None), pods=()),
+    Case("history is being loaded", NO_DATA, R.FETCHING_HISTORY,
+         "the recommender is still loading history",
+         vpa=vpa(numbers=None, conditions=[("FetchingHistory", "…")])),
+    Case("no usage, as our recommender words it", NO_DATA, R.NO_SAMPLES, "app: no usage is known.",
+         vpa=vpa(numbers=None, conditions=[("NoSamples", "app: no usage is known.")])),
+    Case("no usage, without a condition of ours", NO_DATA, R.NO_SAMPLES,
+         "no usage has been measured yet", vpa=vpa(numbers=None)),
+    Case("the person may not list pods", NO_DATA, R.PODS_NOT_SEEN, "the pods could not be read",
+         pods=None),
+    Case("outside of the range", WAITING, R.UPDATE_DUE, "2 pods outside of the recommended range"),
+    Case("within the range, and old enough", WAITING, R.UPDATE_DUE, "2 pods far from the target",
+         vpa=vpa(numbers=recommended(**WIDE)), pods=pods(age=OLD)),
+    Case("within the range, and a second too young", WAITING, R.TOO_YOUNG,
+         "2 pods within the range, changed 12h after the start",
+         vpa=vpa(numbers=recommended(**WIDE)), pods=pods(age=OLD - timedelta(seconds=1))),
+    Case("OOM-killed soon after the start", WAITING, R.UPDATE_DUE,
+         "2 pods OOM-killed soon after the start",
+         vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
+         pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=9)))),
+    Case("OOM-killed after ten minutes", WAITING, R.TOO_YOUNG,
+         "2 pods within the range, changed 12h after the start",
+         vpa=vpa(numbers=recommended(target={"cpu": "500m", "memory": "2000Mi"}, **WIDE)),
+         pods=pods(age=timedelta(hours=1), statuses=killed(timedelta(minutes=10)))),
+    Case("mode Initial", WAITING, R.NEXT_POD, "applies to pods that are created",
+         vpa=vpa("Initial")),
+    Case("a resize waits for room", WAITING, R.RESIZE_DEFERRED,
+         "2 pods waiting for room on the node", vpa=vpa("InPlaceOrRecreate"),
+         pods=pods(resize=resizing("PodResizePending", "Deferred"))),
+    Case("a resize goes on", WAITING, R.RESIZE_IN_PROGRESS, "2 pods being resized",
+         vpa=vpa("InPlace"), pods=pods(resize=resizing("PodResizeInProgress"))),
+    Case("a resize that doesn't fit leads to an eviction", WAITING, R.UPDATE_DUE,
+         "2 pods too large for the node, to be evicted", vpa=vpa("InPlaceOrRecreate"),
+         pods=pods(resize=resizing("PodResizePending", "Infeasible"))),
+    Case("some pods are updated already", WAITING, R.UPDATE_DUE,
+         "1 pod outside of the recommended range", pods=[*pods(3, requests=SMALL), *pods(1)]),
+    Case("mode Off", OK, R.RECOMMENDATION_ONLY, "only recommends", vpa=vpa("Off")),
+    Case("every container has mode Off", OK, R.NOTHING_SCALED,
+         "no container of the pods is scaled",
+         vpa=vpa(containers=(ContainerPolicy(container_name="*", mode="Off"),))),
+    Case("a recommendation, and no pods now", OK, R.NO_PODS_NOW,
+         "no pods now; new ones get the target", pods=()),
+    Case("within the range, nine percent from the target", OK, R.CLOSE_TO_TARGET,
+         "close to the target", vpa=vpa(numbers=recommended(target={"cpu": "455m"}, **WIDE))),
+    Case("at the target", OK, R.AT_TARGET, "all pods have the target", pods=pods(requests=SMALL)),
+]  # fmt: skip
 
 
 def judged(case: Case) -> VpaResult:
@@ -513,10 +297,7 @@ def test_containers_of_a_pod_are_added_up() -> None:
         builders.recommendation("app", target={"cpu": "150m", "memory": "100Mi"}),
         builders.recommendation("side", target={"cpu": "500m", "memory": "28Mi"}),
     )
-    case = Case(
-        id="", want=R.UPDATE_DUE, state=WAITING, message="", vpa=vpa(numbers=numbers), pods=[pod]
-    )
-    result = judged(case)
+    result = judged(Case("", WAITING, R.UPDATE_DUE, "", vpa=vpa(numbers=numbers), pods=[pod]))
     assert result.cpu == ResourceStatus(request="1100m", target="650m", drift=-0.4091)
     assert result.memory == ResourceStatus(request="64Mi", target="128Mi", drift=1.0)
 
