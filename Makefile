@@ -99,7 +99,7 @@ reference: ## build the Kubernetes project's VPA, unless it is there
 demo: venv $(if $(filter controlplane,$(CLUSTER)),controlplane) ## five workloads get right-sized; KEEP=1 keeps the cluster, CLUSTER=controlplane takes a real one
 	@$(PY) -m demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster=$(CLUSTER))
 
-bench: bench-sandbox bench-decisions ## all benchmarks
+bench: bench-sandbox bench-decisions ## the two short benchmarks
 
 bench-sandbox: venv ## start-up, list, patch rate and memory of the sandbox
 	$(PY) benchmarks/sandbox.py

@@ -108,8 +108,10 @@ async def run_demo(settings: Settings, view: View, stop: asyncio.Event) -> DemoR
             if settings.keep and not stop.is_set():
                 exports = {"KUBECONFIG": str(folder / "kubeconfig")} | demo_run.addresses
                 lines = "".join(f"    export {name}={value}\n" for name, value in exports.items())
+                plugin = f'PATH="{Path(sys.executable).parent}:$PATH" kubectl vpa'
                 view.say(
                     f"\nThe cluster stays up until Ctrl-C. In another terminal:\n{lines}"
+                    f"    {plugin} status --namespace {NAMESPACE}\n"
                     f"    kubectl --namespace {NAMESPACE} get vpa,pods"
                 )
                 await stop.wait()

@@ -148,7 +148,7 @@ def judge_too_big(start: WorkloadState, now: WorkloadState) -> Progress:
         return _waiting("waiting for the infeasible resize")
     grown = sum((pod.request.cpu or 0) > (start.request.cpu or 0) for pod in now.pods)
     if grown < len(now.pods) or not now.settled:
-        return _waiting(f"infeasible on its node; {grown} of {len(now.pods)} resized")
+        return _waiting(f"was infeasible on its node; {grown} of {len(now.pods)} resized")
     return _reached("infeasible; resized after maxAllowed was lowered")
 
 

@@ -256,12 +256,12 @@ def reasons_page() -> str:
         remedy = _flags_in(REMEDIES.get(reason, ""))
         rows.append((f"`{reason}`", _flags_in(reason.meaning), UNTIL.get(reason, ""), remedy))
     head = ("reason", "meaning", "until, where known", "what would unblock the pod")
-    told = (f"## {part}\n\n{table(head, rows)}" for part, rows in parts.items())
-    return "\n".join((_title("Reasons of the updater"), REASONS, *told))
+    sections = (f"## {part}\n\n{table(head, rows)}" for part, rows in parts.items())
+    return "\n".join((_title("Reasons of the updater"), REASONS, *sections))
 
 
 def _flags_in(text: str) -> str:
-    """The text with its flags as code."""
+    """Return the text with its flags as code."""
     return re.sub(r"--[a-z-]+[a-z](=[a-z]+)?", r"`\g<0>`", text)
 
 

@@ -66,7 +66,7 @@ serves the client library's `process_*` and `python_*` metrics.
 REASONS = """\
 In each pass the updater decides about each pod that a VPA controls: `evict`, `resize`, `wait` (the
 pod should change, and something delays the change) or `leave` (the pod need not change, or must
-not). This page lists the reasons. A reason is reported in five places:
+not). This page lists the reasons. A reason is reported in six places:
 
 - the log: `pod decided`, once for each change, with the VPA, the wanted change (`changes`), and
   `until` if it is known when the decision can change without another event. Decisions without need
@@ -78,7 +78,8 @@ not). This page lists the reasons. A reason is reported in five places:
 - `GET /debug/plan`: the decision of the next pass about each pod, see
   [debugging.md](debugging.md#why-does-the-updater-touch-this-pod-or-not);
 - `GET /api/v1/plan`: the decision of the last pass about each pod, the time since which it stands,
-  and what would unblock the pod, see [read-api.md](read-api.md#the-plan).
+  and what would unblock the pod, see [read-api.md](read-api.md#the-plan);
+- [`kubectl vpa plan`](kubectl-vpa.md#plan) and `why`: in words, and in JSON by its name.
 """
 OOMS = """\
 ## OOM kills

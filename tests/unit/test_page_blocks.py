@@ -86,17 +86,19 @@ NOT_RUN = {
         "helm install vpa deploy/chart --namespace kube-system"
         " --set image.registry=your.registry/your-team": RELEASE,
     },
+    "docs/kubectl-vpa-output.md": {
+        'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'
+        ' "\\(.namespace)/\\(.name) \\(.message)"\'': CLI,
+    },
     "docs/kubectl-vpa.md": {
         "pip install '.[cli]'": "installs a program; make release-check does so",
         "kubectl vpa completion kubectl >~/.local/bin/kubectl_complete-vpa": CLI,
         "kubectl vpa simulate -n shop --target-cpu-percentile=0.99 --max-allowed=memory=300Mi": CLI,
         "kubectl -n monitoring port-forward svc/prometheus-operated 9090 &": CLI,
         "kubectl vpa report -A -o html >report.html": CLI,
+        "kubectl vpa create -n shop --mode Initial --max-allowed cpu=2,memory=4Gi >vpas.yaml": CLI,
         "kubectl vpa export -A >vpas.yaml": CLI,
         "kubectl vpa export -n shop --as kustomize >recommendations/kustomization.yaml": CLI,
-        "kubectl vpa create -n shop --mode Initial --max-allowed cpu=2,memory=4Gi >vpas.yaml": CLI,
-        'kubectl vpa status -A -o json | jq -r \'.items[] | select(.state == "blocked") |'
-        ' "\\(.namespace)/\\(.name) \\(.message)"\'': CLI,
         "kubectl create role vpa-components --verb=get --resource=pods/proxy -n kube-system": (
             "needs a real API server; tests/e2e/test_cli.py gives a person this permission"
         ),

@@ -1,4 +1,4 @@
-"""docs/kubectl-vpa.md shows real screens, and all reasons and fields."""
+"""The pages on kubectl vpa show real screens, all reasons and all fields."""
 
 import re
 from pathlib import Path
@@ -18,14 +18,15 @@ from kubectl_vpa.results.why import Explanation
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kubectl-vpa.md").read_text(encoding="utf-8")
+OUTPUT_PAGE = (ROOT / "docs" / "kubectl-vpa-output.md").read_text(encoding="utf-8")
 SCREENS = ROOT / "tests" / "process" / "screens"
 _SHOWN = re.compile(r'```text title="([^"]+)"\n(.*?)```', re.DOTALL)
 
 
 @pytest.mark.parametrize("screen", sorted(SCREENS.iterdir()), ids=lambda file: file.stem)
-def test_a_screen_on_the_page_is_the_one_that_is_tested(screen: Path) -> None:
-    shown = dict(_SHOWN.findall(PAGE))
-    assert shown.get(screen.stem) == screen.read_text(encoding="utf-8")
+def test_a_screen_on_a_page_is_the_one_that_is_tested(screen: Path) -> None:
+    shown = [text for title, text in _SHOWN.findall(PAGE + OUTPUT_PAGE) if title == screen.stem]
+    assert shown == [screen.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("reason", StatusReason)
@@ -58,5 +59,5 @@ FIELDS = [
 
 @pytest.mark.parametrize(("table", "field"), FIELDS)
 def test_the_page_explains_a_field(table: str, field: str) -> None:
-    fields = PAGE.partition(f"| field of {table} | content |")[2].partition("\n\n")[0]
+    fields = OUTPUT_PAGE.partition(f"| field of {table} | content |")[2].partition("\n\n")[0]
     assert re.search(rf"^\|[^|]*`{field}`", fields, re.MULTILINE)
