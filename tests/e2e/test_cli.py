@@ -63,12 +63,15 @@ async def test_the_doctor_finds_what_is_broken(case: Case) -> None:
 @pytest.mark.parametrize(
     ("binding", "denied"),
     [
-        ("system:metrics-reader", {RECOMMENDER: "list pods"}),
-        ("system:vpa-status-actor", {RECOMMENDER: "patch verticalpodautoscalers/status"}),
+        ("system:metrics-reader", {RECOMMENDER: "list pods.metrics.k8s.io"}),
+        (
+            "system:vpa-status-actor",
+            {RECOMMENDER: "patch verticalpodautoscalers.autoscaling.k8s.io/status"},
+        ),
         ("system:vpa-evictioner-binding", {UPDATER: "create pods/eviction"}),
         (
             "system:vpa-target-reader-binding",
-            dict.fromkeys(COMPONENTS, "list deployments, list replicasets"),
+            dict.fromkeys(COMPONENTS, "list deployments.apps, list replicasets.apps"),
         ),
     ],
 )
