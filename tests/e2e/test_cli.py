@@ -184,7 +184,7 @@ async def test_an_export_is_accepted_by_the_api_server(case: Case) -> None:
         assert printed.code == 0, printed.err
         file.write_text(printed.out)
         words = ("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", str(file))
-        assert f"{kind}.".encode() in (await kubectl(*words)).encode()
+        assert f"{kind}." in await kubectl(*words)
 
 
 async def _kubeconfig_of(case: Case, name: str, *resources: str) -> Path:
