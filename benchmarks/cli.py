@@ -48,17 +48,17 @@ def main() -> int:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     asked = parser.parse_args()
     size = (f"--vpas={asked.vpas}", f"--pods-per-vpa={asked.pods // asked.vpas}")
-    with tempfile.TemporaryDirectory() as folder, load_mode(Path(folder), *size) as load:
-        try:
+    try:
+        with tempfile.TemporaryDirectory() as folder, load_mode(Path(folder), *size) as load:
             rounds = {
                 f"{name} -o {output}": [
                     measure(load.kubeconfig, name, output) for _ in range(asked.rounds)
                 ]
                 for name, output in COMMANDS
             }
-        except TooSlowError as error:
-            print(f"bench-cli: {error}", file=sys.stderr)
-            return 1
+    except TooSlowError as error:
+        print(f"bench-cli: {error}", file=sys.stderr)
+        return 1
     if asked.output == "json":
         print(json.dumps({"machine": machine(), "rounds": rounds}, indent=2))
         return 0

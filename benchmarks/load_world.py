@@ -55,6 +55,11 @@ def machine(**libraries: str) -> str:
     return f"{os.cpu_count()} cores, load {load}; {', '.join(versions)}"
 
 
+def log(name: str, text: str) -> None:
+    """Report the progress of a measurement on stderr."""
+    print(f"{time.strftime('%H:%M:%S')} {name}: {text}", file=sys.stderr, flush=True)
+
+
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the median of every figure, and the maximum of complaints."""
     return {
@@ -122,6 +127,15 @@ class Load(Watched):
 
     def reset(self) -> None:
         self._ask("DELETE")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the process until the block ends: it answers nothing, and clients wait for it."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def evict(self, namespace: str, name: str) -> None:
         """Replace a pod, as the eviction API does."""

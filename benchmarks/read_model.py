@@ -3,10 +3,13 @@
 A component and the load mode of the sandbox are separate processes. A client asks for the first
 page (500 rows) once a second while passes go on, in two ways: with the ETag of the last answer, as
 a poller should, and without. Each way has as many passes as the measurement without a client.
+By default each of the two components takes about five minutes, most of which are waits for passes.
 
-CPU of an answer is that of the process for many answers in a row between two passes. The share of
-polling is what a second of polling costs of a core: one page for each pass, and otherwise answers
-without a body. What polling delays a pass by is at most the CPU of the answers that it contains.
+CPU of an answer is that of the process for many answers in a row. The load mode is stopped
+meanwhile, so that the process has nothing else to do: its passes alone may fill the intervals. The
+share of polling is what a second of polling costs of a core: one page for each pass, and otherwise
+answers without a body. What polling delays a pass by is at most the CPU of the answers that it
+contains.
 """
 
 import argparse
@@ -29,14 +32,17 @@ from benchmarks.load_world import (
     await_that,
     component,
     load_mode,
+    log,
     machine,
     meanwhile,
 )
+from common.read_model.recommender import VPAS_PATH
+from common.read_model.updater import PLAN_PATH
 
 _POLL_SECONDS = 1.0
 _MANY = 300  # answers without a body in a row
 _SOME = 20  # pages in a row
-_BARS = {"share": 2.0, "delay": 50.0, "p99": 100.0}
+_BARS = {"share": 2.0, "delay": 50.0, "tag p99": 100.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +55,22 @@ class Subject:
     flags: tuple[str, ...]
 
 
-def subjects(vpas: int, pods: int, interval: float) -> dict[str, Subject]:
+def subjects(vpas: int, pods: int) -> dict[str, Subject]:
     """Return what can be measured."""
     each = pods // vpas
     world = (f"--vpas={vpas}", f"--pods-per-vpa={each}")
     return {
         "updater": Subject(
             name="updater",
-            path="/api/v1/plan",
+            path=PLAN_PATH,
             serving=(*world, f"--group-size={2 if each % 2 == 0 else 0}", "--right-sized"),
-            flags=(
-                f"--updater-interval={interval}s",
-                "--use-admission-controller-status=false",
-            ),
+            flags=("--use-admission-controller-status=false",),
         ),
         "recommender": Subject(
             name="recommender",
-            path="/api/v1/vpas",
+            path=VPAS_PATH,
             serving=(*world, "--checkpoints"),
-            flags=(f"--recommender-interval={interval}s",),
+            flags=(),
         ),
     }
 
@@ -137,49 +140,55 @@ def watch_passes(process: Component, count: int) -> list[float]:
 
 
 def each_cpu(process: Component, client: Client, count: int) -> float:
-    """Return the CPU milliseconds of one of ``count`` answers in a row, between two passes."""
-    process.wait_quiet()
+    """Return the CPU milliseconds of one of ``count`` answers in a row of an idle process."""
     before = process.cpu
     for _ in range(count):
         client.ask()
     return (process.cpu - before) / count * 1e3
 
 
-def measure(subject: Subject, folder: Path, *, passes: int, tls: bool) -> dict[str, float]:
+def measure(
+    subject: Subject, folder: Path, *, passes: int, interval: float, tls: bool
+) -> dict[str, float]:
     """Return the figures of one component."""
     folder.mkdir(parents=True)
+    log(subject.name, "starts, until its first two passes have ended")
     with (
         load_mode(folder, *subject.serving, f"--tls={tls}") as load,
-        component(subject.name, load, folder, *subject.flags) as process,
+        component(
+            subject.name, load, folder, f"--{subject.name}-interval={interval}s", *subject.flags
+        ) as process,
     ):
         await_that(lambda: bool(last_pass(process)), "the first pass", every=0.5)
         watch_passes(process, 1)  # the first passes contain work of the start
+        log(subject.name, f"{passes} passes without a client")
         alone = watch_passes(process, passes)
         rss = process.peak_rss
         figures = {"alone": statistics.median(alone), "rss": rss}
-        for way, uses_tag in (("tag", True), ("no tag", False)):
+        for way, uses_tag, text in (("tag", True, "the ETag"), ("no tag", False, "no ETag")):
             client = Client(process.ops_port, subject.path, uses_tag=uses_tag)
             pings = Pings(process.ops_port)
-            began, before = time.monotonic(), process.cpu
+            log(subject.name, f"{passes} passes with a client that sends {text}")
             with meanwhile(client.poll, client.stop), pings.running():
                 took = watch_passes(process, passes)
             figures |= latencies(client.seconds, way)
             figures[f"{way} pass"] = statistics.median(took)
             figures[f"{way} bodies"] = client.bodies
             figures[f"{way} block"] = pings.longest * 1e3
-            figures[f"{way} cpu"] = (process.cpu - before) / (time.monotonic() - began) * 100
+        figures["complaints"] = len(process.complaints)
+        log(subject.name, "CPU of answers")
         page = Client(process.ops_port, subject.path, uses_tag=False)
-        figures["page cpu"] = each_cpu(process, page, _SOME)
-        figures["page"] = page.bytes / page.bodies / 1024
         same = Client(process.ops_port, subject.path, uses_tag=True)
-        same.ask()
-        figures["same cpu"] = each_cpu(process, same, _MANY)
+        with load.stopped():
+            process.wait_quiet()
+            figures["page cpu"] = each_cpu(process, page, _SOME)
+            same.ask()
+            figures["same cpu"] = each_cpu(process, same, _MANY)
+        figures["page"] = page.bytes / page.bodies / 1024
         figures["grown"] = process.peak_rss - rss
-        interval = float(subject.flags[0].partition("=")[2].removesuffix("s"))
         in_pass = max(1.0, figures["tag pass"] / _POLL_SECONDS)
         figures["share"] = (figures["page cpu"] / interval + figures["same cpu"]) / 10
         figures["delay"] = figures["page cpu"] + (in_pass - 1) * figures["same cpu"]
-        figures["complaints"] = len(process.complaints)
         return figures
 
 
@@ -219,7 +228,7 @@ def show(figures: Mapping[str, Mapping[str, float]]) -> None:
     """Print a table with a column for each component."""
     print(f"{'':6}{'':58}" + "".join(f"{name:>14}" for name in figures))
     for name, unit, text in _LINES:
-        bar = _BARS.get(name.rpartition(" ")[2] if name == "tag p99" else name)
+        bar = _BARS.get(name)
         shown = "" if bar is None else f"   bar {bar:g}"
         values = "".join(f"{each[name]:14.2f}" for each in figures.values())
         print(f"{unit:6}{text:58}{values}{shown}")
@@ -230,19 +239,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Benchmark the read API.")
     parser.add_argument("--vpas", type=int, default=15_000)
     parser.add_argument("--pods", type=int, default=150_000)
-    parser.add_argument("--interval", type=float, default=30.0, help="seconds between passes")
+    parser.add_argument("--interval", type=float, default=20.0, help="seconds between passes")
     parser.add_argument("--passes", type=int, default=3, help="in each measurement")
     parser.add_argument("--only", choices=("updater", "recommender"))
     parser.add_argument("--tls", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--folder", type=Path, help="a new folder that is kept, with all logs")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     asked = parser.parse_args()
-    chosen = subjects(asked.vpas, asked.pods, asked.interval)
+    chosen = subjects(asked.vpas, asked.pods)
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary, "bench")
         try:
             figures = {
-                name: measure(subject, folder / name, passes=asked.passes, tls=asked.tls)
+                name: measure(
+                    subject,
+                    folder / name,
+                    passes=asked.passes,
+                    interval=asked.interval,
+                    tls=asked.tls,
+                )
                 for name, subject in chosen.items()
                 if asked.only in (None, name)
             }

@@ -32,6 +32,7 @@ from benchmarks.load_world import (
     TooSlowError,
     await_that,
     load_mode,
+    log,
     machine,
     meanwhile,
     medians,
@@ -92,7 +93,7 @@ def measure(
             with beginning.running():  # the pings take a hundredth of the CPU of a start
                 await_that(lambda: _count(load, "patch", _STATUSES) > 0, "the first status patch")
                 start, start_cpu = _first(load, _STATUSES), recommender.cpu
-                _log(name, f"first status after {start:.1f} s and {start_cpu:.1f} CPU seconds")
+                log(name, f"first status after {start:.1f} s and {start_cpu:.1f} CPU seconds")
                 cycles = Cycles(load, recommender, name)
                 cycles.run(1)  # not measured: it still contains work of the start
                 settling = 2
@@ -181,7 +182,7 @@ class Cycles:
                 checkpoints=int(checkpoints),
             )
             found.append(cycle)
-            _log(self._name, f"{cycle}")
+            log(self._name, f"{cycle}")
         return found
 
     def _wait(self) -> None:
@@ -223,10 +224,6 @@ class Rollout:
     def running(self) -> AbstractContextManager[None]:
         """Replace pods until the block ends."""
         return meanwhile(self._run, self._stop)
-
-
-def _log(name: str, text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {name}: {text}", file=sys.stderr, flush=True)
 
 
 def _count(load: Load, verb: str, resource: str) -> int:

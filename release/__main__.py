@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 from release import bill_of_materials, distribution, krew, licences, named_versions, vulnerabilities
-from release.checks import Release, ReleaseCheck, run_checks
+from release.checks import Release, run_checks
 
 ROOT = Path(__file__).resolve().parent.parent
 # In order: the environment of the wheel is described, and the description is checked.
 CHECKS = (
     *named_versions.CHECKS,
     *distribution.CHECKS,
-    ReleaseCheck("archive for krew", krew.check),
+    *krew.CHECKS,
     *bill_of_materials.CHECKS,
     *licences.CHECKS,
     *vulnerabilities.CHECKS,

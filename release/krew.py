@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import io
 import platform
+import shutil
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +22,18 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from release.checks import CheckResult, Release, failed, ok, run_program
+from release.checks import (
+    CheckResult,
+    Release,
+    ReleaseCheck,
+    failed,
+    ok,
+    run_checks,
+    run_program,
+)
+from release.distribution import CLI as PROGRAM
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = "kubectl-vpa"
 NEEDED = (
     *("aiohttp", "cryptography", "kubernetes-asyncio", "msgspec", "numpy", "prometheus-client"),
     *("PyYAML", "rich"),
@@ -102,9 +111,10 @@ def write_archive(release: Release) -> Path:
 def check(release: Release) -> CheckResult:
     """Write the archive, unpack it, and run the program."""
     if not release.cli_environment.is_dir():
-        return failed("there is no environment: install kubectl vpa first")
+        return failed("there is no environment with kubectl vpa: run `make release-check` first")
     path = write_archive(release)
     folder = release.root / "build" / ".krew"
+    shutil.rmtree(folder, ignore_errors=True)  # packages of an older archive
     with tarfile.open(path) as tar:
         tar.extractall(folder, filter="data")
     said = run_program(folder / PROGRAM, "--version", folder=folder)
@@ -139,14 +149,17 @@ def _platform(name: str, digest: str, url: str) -> dict[str, Any]:
     }
 
 
+CHECKS = (ReleaseCheck("archive for krew", check),)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the manifest for all archives in dist/, and print its path."""
+    """Write the manifest for all archives in dist/, and print its path; return 1 on failure."""
     parser = argparse.ArgumentParser(prog="krew", description="Write the manifest for krew.")
     parser.add_argument("--url", required=True, help="The folder from which krew downloads.")
     url = parser.parse_args(arguments).url
     release = Release.of(ROOT)
-    result = check(release)
-    print(result.output or f"archive  {result}")
+    if not run_checks(CHECKS, release, write=print):
+        return 1
     files = sorted(release.distributions.glob(f"{PROGRAM}_{release.version}_*.tar.gz"))
     digests = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
     path = release.distributions / "vpa.yaml"

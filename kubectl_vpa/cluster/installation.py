@@ -27,7 +27,7 @@ from common.kube.endpoints import (
     version_path,
 )
 from common.read_api.reviews import ACCESS_REVIEWS, ENDPOINT_SLICES
-from kubectl_vpa.cluster.needed_permissions import NEEDED
+from kubectl_vpa.cluster.needed_permissions import needed_by
 from kubectl_vpa.cluster.reader import Reader
 from kubectl_vpa.judge.component_pods import component_pod
 from kubectl_vpa.judge.findings import (
@@ -104,10 +104,15 @@ async def component_leases(
 async def denied_permissions(
     reader: Reader, pods: Sequence[ComponentPod]
 ) -> Mapping[str, Sequence[str]] | None:
-    """Return the permissions that the accounts of the components lack."""
+    """Return the permissions that accounts of components lack: ``list pods.metrics.k8s.io``."""
     limit = asyncio.Semaphore(_CONCURRENT_REVIEWS)
-    accounts = sorted({(pod.component, pod.account, pod.namespace) for pod in pods})
-    denied: dict[str, list[str]] = {account: [] for _, account, _ in accounts}
+    denied: dict[str, list[str]] = {pod.account: [] for pod in pods}
+    needed = {
+        (pod.account, pod.namespace, *permission)
+        for pod in pods
+        for access in needed_by(pod)
+        for permission in access.permissions()
+    }
 
     async def review(account: str, namespace: str, attributes: Mapping[str, str]) -> None:
         # Leases are in the namespace of the component, everything else in all namespaces.
@@ -117,27 +122,25 @@ async def denied_permissions(
         async with limit:
             answer = await reader.client.create(ACCESS_REVIEWS.as_dicts(), {"spec": spec})
         if not (answer.get("status") or {}).get("allowed"):
-            kind = "/".join(filter(None, (attributes["resource"], attributes["subresource"])))
-            denied[account].append(f"{attributes['verb']} {kind}")
+            kind = ".".join(filter(None, (attributes["resource"], attributes["group"])))
+            target = "/".join(filter(None, (kind, attributes["subresource"])))
+            denied[account].append(f"{attributes['verb']} {target}")
 
     try:
         async with asyncio.TaskGroup() as group:
-            for component, account, namespace in accounts:
-                for access in NEEDED[component]:
-                    for api_group, resource, verb, name in access.permissions():
-                        plain, _, subresource = resource.partition("/")
-                        attributes = {
-                            "group": api_group,
-                            "resource": plain,
-                            "subresource": subresource,
-                            "verb": verb,
-                            "name": name,
-                        }
-                        group.create_task(review(account, namespace, attributes))
+            for account, namespace, api_group, resource, verb, name in needed:
+                plain, _, subresource = resource.partition("/")
+                attributes = {
+                    "group": api_group,
+                    "resource": plain,
+                    "subresource": subresource,
+                    "verb": verb,
+                    "name": name,
+                }
+                group.create_task(review(account, namespace, attributes))
     except* KubeError:
         denied.clear()
-        accounts = []
-    return {name: sorted(each) for name, each in denied.items()} if accounts else None
+    return {name: sorted(each) for name, each in denied.items()} or None
 
 
 def _groups(namespace: str) -> list[str]:

@@ -3,33 +3,25 @@
 # They go to .controlplane/definitions/ of the checkout, from the operators' Go modules. Nothing is built.
 set -eu
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
-definitions=$root/.controlplane/definitions
-
-fail() {
-	echo "make definitions: $*" >&2
-	exit 1
-}
+make_target=definitions
+. "$(dirname "$0")/../helpers/go_modules.sh"
 
 # fetch MODULE VERSION SUM FILE …: copy these files; SUM is what Go computes for the whole module
 fetch() {
 	module=$1 version=$2 sum=$3
 	shift 3
-	target=$definitions/${module##*/}-$version
+	target=$root/.controlplane/definitions/${module##*/}-$version
 	if [ ! -d "$target" ]; then
-		command -v go >/dev/null 2>&1 || fail "Go is not installed"
-		found=$(cd "$here" && GOTOOLCHAIN=local GOFLAGS=-mod=mod go mod download -json "$module@$version") ||
+		use_go 1.21
+		found=$(cd "$here" && GOFLAGS=-mod=mod go mod download -json "$module@$version") ||
 			fail "no $module@$version: $found"
 		[ "$(field Sum)" = "$sum" ] || fail "$module@$version has the sum $(field Sum), not $sum"
-		# Copied beside the target and moved when whole, so that an interruption leaves no half folder.
-		unfinished=$definitions/.$$
-		mkdir -p "$unfinished"
+		begin "$target"
 		for file in "$@"; do
 			cp "$(field Dir)/$file" "$unfinished/"
 		done
 		chmod u+w "$unfinished"/*
-		mv "$unfinished" "$target"
+		finish "$target"
 	fi
 	echo "Definitions of $module $version: $target"
 }

@@ -16,9 +16,9 @@ from admission.registration import OWN_PODS, of_settings
 from admission.settings import AdmissionSettings
 from common.flags import read_flags
 from common.version import version
-from page_commands import ROOT
+from page_commands import ROOT, find_block
 from recommender.settings import RecommenderSettings
-from static_pods import CONTROL_PLANE, PAGE, STATIC_PODS, page_commands, static_pod
+from static_pods import CONTROL_PLANE, PAGE, STATIC_PODS, static_pod
 from updater.settings import UpdaterSettings
 
 Settings = RecommenderSettings | UpdaterSettings | AdmissionSettings
@@ -237,7 +237,7 @@ def test_commands_of_the_page_name_files_and_units_that_exist() -> None:
     text = (ROOT / PAGE).read_text("utf-8")
     for path in re.findall(r"deploy/[\w./@-]+", text):
         assert (ROOT / path).exists(), path
-    commands = page_commands("for name in recommender updater")
+    commands = find_block(PAGE, "for name in recommender updater")
     assert "deploy/control-plane/systemd/$name.env" in commands
     instances = re.search(r"enable --now (.*)$", commands, re.MULTILINE)
     assert instances is not None

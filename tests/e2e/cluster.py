@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 
-from common.errors import KubeError, NotFoundError
+from common.errors import NotFoundError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import (
     CHECKPOINTS,
@@ -29,11 +29,18 @@ from controlplane.cluster import ControlPlane
 from e2e.control_plane import run_control_plane
 from e2e.installation import COMPONENTS, OPS_PORTS, SYSTEM, Installation
 from e2e.kubectl import Kubectl
-from e2e.pods import Object, has_requests, is_ready, recommendation, template
+from e2e.pods import (
+    Object,
+    deployment,
+    has_requests,
+    is_ready,
+    new_pod,
+    recommendation,
+    template,
+)
+from e2e.waiting import wait_for
 from sandbox.apiserver.audit import Entry
 from workloads import autoscaler
-
-T = TypeVar("T")
 
 BUDGETS: Endpoint[Object] = Endpoint(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any]
@@ -46,7 +53,6 @@ _ACCOUNTS: Endpoint[Object] = Endpoint(
 _EVENTS: Endpoint[Object] = Endpoint("", "v1", "events", "Event", dict[str, Any])
 OTHER_RECOMMENDER = [{"name": "by-hand"}]  # ``recommenders`` of a VPA that ours ignores
 _ACCOUNT = f"system:serviceaccount:{SYSTEM}:"
-_POLL_INTERVAL = 0.2  # seconds
 
 
 @dataclass(frozen=True)
@@ -59,29 +65,7 @@ class Cluster:
     installation: Installation
     calls: set[Entry] = field(default_factory=set)  # of our accounts, without their times
 
-    async def wait_for(
-        self, condition: Callable[[], Awaitable[T]], description: str, *, seconds: float = 60
-    ) -> T:
-        """Wait until a condition is true, and return its value.
-
-        An unreachable API server counts as false.
-
-        Raises:
-            AssertionError: the condition was false until the timeout; the message contains
-                the description.
-        """
-        found: object = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        if answer := await condition():
-                            return answer
-                        found = answer
-                    except (KubeError, ConnectionError) as error:
-                        found = error
-                    await asyncio.sleep(_POLL_INTERVAL)  # other processes set no event here
-        raise AssertionError(f"after {seconds:.0f} s not yet: {description}; last seen: {found!r}")
+    wait_for = staticmethod(wait_for)
 
     # The components
 
@@ -196,13 +180,8 @@ class Case:
 
         ``controller`` may be another kind with the same fields.
         """
-        made = template(name, **pods)
-        spec = {
-            "replicas": replicas,
-            "selector": {"matchLabels": made["metadata"]["labels"]},
-            "template": made,
-        }
-        await self.create(controller, {"metadata": {"name": name}, "spec": spec})
+        made = deployment(name, template(name, **pods), replicas=replicas)
+        await self.create(controller, made)
 
     async def create_vpa(self, name: str, mode: str = "Recreate", **spec: Any) -> None:
         """Create a VPA for the Deployment of the same name."""
@@ -238,22 +217,9 @@ class Case:
     async def gated_pod(self, app: str) -> Object:
         """Return a new pod of a Deployment; a scheduling gate keeps it from being started."""
         owner = await self.cluster.client.get(DEPLOYMENTS.as_dicts(), app, namespace=self.namespace)
-        reference = {
-            "apiVersion": DEPLOYMENTS.api_version,
-            "kind": DEPLOYMENTS.kind,
-            "name": app,
-            "uid": owner["metadata"]["uid"],
-            "controller": True,
-        }
-        made = owner["spec"]["template"]
-        return {
-            "metadata": {
-                "generateName": f"{app}-",
-                "labels": made["metadata"]["labels"],
-                "ownerReferences": [reference],
-            },
-            "spec": {**made["spec"], "schedulingGates": [{"name": "example.com/held"}]},
-        }
+        made = new_pod(owner)
+        made["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
+        return made
 
     async def create_quota(self, *, scopes: Sequence[str] = (), **hard: str) -> None:
         """Create the ResourceQuota ``quota``, and wait until it is in force."""
@@ -444,10 +410,7 @@ async def new_case(cluster: Cluster, item: pytest.Item) -> AsyncIterator[Case]:
 async def installed_cluster(folder: Path) -> AsyncIterator[Cluster]:
     """Run a cluster, and install our components in it."""
     async with run_control_plane(folder / "cluster") as control_plane:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(control_plane.kubeconfig)
-        kubectl = Kubectl(kubeconfig)
+        kubectl = Kubectl(control_plane.files.kubeconfig("admin"))
         async with control_plane.client("e2e") as client:
             cluster = Cluster(control_plane, client, kubectl, Installation(kubectl))
             try:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.kube.endpoints import DEPLOYMENTS
+
 Object = dict[str, Any]
 
 LARGE = {"cpu": "800m", "memory": "1Gi"}  # requests far above the default usage
@@ -43,6 +45,27 @@ def template(
         },
         "spec": {"containers": [main, *extra_containers], **(spec or {})},
     }
+
+
+def deployment(name: str, template: Object, *, replicas: int = 2) -> Object:
+    """Return a Deployment with a pod template."""
+    labels = template["metadata"]["labels"]
+    selected = {"selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, **selected}}
+
+
+def new_pod(owner: Object) -> Object:
+    """Return a pod as the controller of a Deployment would create it."""
+    name, template = owner["metadata"]["name"], owner["spec"]["template"]
+    reference = {
+        "apiVersion": DEPLOYMENTS.api_version,
+        "kind": DEPLOYMENTS.kind,
+        "name": name,
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    metadata = {"generateName": f"{name}-", "ownerReferences": [reference]}
+    return {"metadata": {**template["metadata"], **metadata}, "spec": {**template["spec"]}}
 
 
 def recommendation(

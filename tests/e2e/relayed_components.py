@@ -11,39 +11,22 @@ from common.kube.endpoints import PODS, Endpoint
 from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
 from e2e.cluster import Cluster
 from e2e.kubectl import run_command
+from relay import Relay, Streams
 
 _DOCUMENTATION = "192.0.2.10"  # RFC 5737: no machine has it
 _DICTS: Endpoint[dict[str, Any]] = ENDPOINT_SLICES.as_dicts()
 
 
-@contextlib.asynccontextmanager
-async def relay(address: str, target: str, port: int, *, source: str) -> AsyncIterator[None]:
+def relay(address: str, target: str, port: int, *, source: str) -> Relay:
     """Forward connections on ``address`` to the same port of ``target``, from ``source``.
 
     They end with the context: an API server would use them again for another relay.
     """
-    opened: list[asyncio.StreamWriter] = []
 
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(target, port, local_addr=(source, 0))
-        opened.extend((writer, there[1]))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(pump(reader, there[1]))
-            group.create_task(pump(there[0], writer))
+    async def dial(_: str) -> Streams:
+        return await asyncio.open_connection(target, port, local_addr=(source, 0))
 
-    server = await asyncio.start_server(forward, address, port)
-    async with server:
-        yield
-    for each in opened:
-        each.close()
-
-
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while chunk := await reader.read(65536):
-            writer.write(chunk)
-            await writer.drain()
-    writer.close()
+    return Relay(dial, host=address, port=port)
 
 
 async def create_pod_with(

@@ -17,7 +17,8 @@ from e2e.control_plane import IMAGES
 from e2e.installation import ADMISSION, COMPONENTS
 from e2e.kubectl import run_command
 from e2e.pods import LARGE, Object, requests
-from static_pods import CONTROL_PLANE, STATIC_PODS, StaticPod, page_commands, static_pod
+from page_commands import find_block
+from static_pods import CONTROL_PLANE, PAGE, STATIC_PODS, StaticPod, static_pod
 
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -33,7 +34,7 @@ async def _shell(commands: str) -> str:
 async def _write_kubeconfigs(cluster: Cluster, folder: Path) -> None:
     """Run the commands of the page with the authority and the address of this cluster."""
     certificate = cluster.control_plane.files.certificate("ca")
-    commands = page_commands("SERVER=")
+    commands = find_block(PAGE, "SERVER=")
     for documented, actual in (
         ("https://10.0.0.10:6443", cluster.control_plane.url),
         ("/etc/kubernetes/pki", str(certificate.parent)),
@@ -49,7 +50,7 @@ async def _delete_deployments(cluster: Cluster) -> None:
     """Prepare the cluster as the page describes it, and wait until the pods are gone."""
     printed = await cluster.kubectl("apply", "-k", str(CONTROL_PLANE))
     assert [line for line in printed.splitlines() if not line.endswith(" unchanged")] == []
-    command = page_commands("kubectl -n kube-system delete deployment").split()
+    command = find_block(PAGE, "kubectl -n kube-system delete deployment").split()
     await cluster.kubectl(*command[1:])
 
     async def gone() -> bool:

@@ -90,6 +90,16 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
+def find_block(page: str, start: str) -> str:
+    """Return the one block of a page that begins with ``start``.
+
+    Raises:
+        ValueError: there is no block like this, or more than one.
+    """
+    (found,) = (each.text for each in blocks(page) if each.text.startswith(start))
+    return found
+
+
 def commands(page: str) -> list[PageCommand]:
     """Return the commands of a page that a test runs, in their order."""
     return [

@@ -113,7 +113,7 @@ class Gate(Relay):
         self._answers_pass = answers_pass
         self._flowing.clear()
 
-    async def _to_api_server(self) -> Streams:
+    async def _to_api_server(self, _address: str) -> Streams:
         return await asyncio.open_connection(LOOPBACK, self._target)
 
     async def _as_it_flows(self, asks: bool) -> None:  # noqa: FBT001 - as a relay calls it

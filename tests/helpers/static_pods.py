@@ -1,11 +1,11 @@
-"""The static pods of deploy/control-plane, and the commands of the page that describes them."""
+"""The static pods of deploy/control-plane, and the page that describes them."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from page_commands import ROOT, blocks
+from page_commands import ROOT
 
 CONTROL_PLANE = ROOT / "deploy" / "control-plane"
 STATIC_PODS = CONTROL_PLANE / "static-pods"
@@ -40,13 +40,3 @@ class StaticPod:
 def static_pod(name: str) -> StaticPod:
     """Return the static pod of a component, such as ``vpa-updater``."""
     return StaticPod(yaml.safe_load((STATIC_PODS / f"{name}.yaml").read_text("utf-8")))
-
-
-def page_commands(start: str) -> str:
-    """Return the block of commands of the page that begins with ``start``.
-
-    Raises:
-        ValueError: there is no block like this, or more than one.
-    """
-    (found,) = (block.text for block in blocks(PAGE) if block.text.startswith(start))
-    return found

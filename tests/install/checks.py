@@ -1,66 +1,27 @@
 """What must hold while an installation comes, changes and goes."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-from common.errors import KubeError
-from common.kube.endpoints import CHECKPOINTS, PODS, VPAS
+from common.kube.endpoints import CHECKPOINTS, VPAS
 from deploy.images import image_names
+from e2e import created_pods
 from e2e.cluster import Case
+from e2e.created_pods import Creations
 from e2e.installation import COMPONENTS
-from e2e.pods import requests
 from install.fresh_cluster import REGISTRY, FreshCluster
 
 APP = "web"  # the Deployment of :func:`install.fresh_cluster.workload`, and its VPA
-_INTERVAL = 0.1  # seconds
-
-
-@dataclass(slots=True)
-class Creations:
-    """Pods that were created in a dry run, one after the other."""
-
-    refused: list[str] = field(default_factory=list)
-    unpatched: int = 0
-    patched: int = 0
-
-    @property
-    def failures(self) -> tuple[list[str], int]:
-        """The refusals, and how many pods the webhook didn't patch: it was slow or unreachable."""
-        return self.refused, self.unpatched
 
 
 @asynccontextmanager
 async def creating_pods(case: Case) -> AsyncIterator[Creations]:
     """Create pods of the workload all the time while the context is entered."""
-    creations = Creations()
     pod = await case.gated_pod(APP)
-    template = requests(pod)
-
-    async def create() -> None:
-        while True:
-            try:
-                made = await case.cluster.client.create(
-                    PODS.as_dicts(), pod, namespace=case.namespace, dry_run=True
-                )
-            except KubeError as error:
-                creations.refused.append(str(error))
-            else:
-                patched = requests(made) != template
-                creations.patched += patched
-                creations.unpatched += not patched
-            await asyncio.sleep(_INTERVAL)  # the pace of a controller, not a wait for something
-
-    task = asyncio.create_task(create())
-    try:
+    client = case.cluster.client
+    async with created_pods.creating_pods(client, pod, namespace=case.namespace) as creations:
         yield creations
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def wait_until_patched(case: Case, creations: Creations) -> None:

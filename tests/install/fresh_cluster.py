@@ -13,8 +13,8 @@ from deploy.images import image_names
 from e2e import control_plane as e2e
 from e2e.cluster import Case, Cluster, case_in_namespace
 from e2e.installation import COMPONENTS, Installation
-from e2e.kubectl import Kubectl, run_command
-from helm_program import HELM
+from e2e.kubectl import Kubectl
+from e2e.shell import run_script
 from install.pod_network import pod_network
 from page_commands import blocks
 from sandbox.scenario import parse_scenario
@@ -62,9 +62,7 @@ class FreshCluster:
     async def attempt(self, command: str, *, seconds: float = 130) -> tuple[int, str]:
         """Return the exit code of a command and what it prints."""
         kubeconfig = self.cluster.kubectl.kubeconfig
-        programs = f"PATH={Path(HELM).parent}:$PATH; " if HELM else ""
-        script = f"{programs}export KUBECONFIG={kubeconfig}; cd {self.folder}; {command}"
-        return await run_command("bash", "-euo", "pipefail", "-c", script, seconds=seconds)
+        return await run_script(command, kubeconfig=kubeconfig, folder=self.folder, seconds=seconds)
 
     async def wait_for_rollouts(self) -> None:
         """Wait for the Deployments as the pages do."""
@@ -108,11 +106,8 @@ async def fresh_cluster(
         ) as control_plane,
         control_plane.client("install") as client,
     ):
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(control_plane.kubeconfig, encoding="utf-8")
         shutil.copytree(ROOT / "deploy", folder / "operator" / "deploy", symlinks=True)
-        kubectl = Kubectl(kubeconfig)
+        kubectl = Kubectl(control_plane.files.kubeconfig("admin"))
         cluster = Cluster(control_plane, client, kubectl, Installation(kubectl))
         fresh = FreshCluster(cluster, folder / "operator", system)
         levels = " ".join(

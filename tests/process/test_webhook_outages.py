@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,15 +154,7 @@ class Balancer(Relay):
         self._ports = itertools.cycle(ports)
         self._replicas = len(ports)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        await self.open()
-        try:
-            yield
-        finally:
-            await self.shut()
-
-    async def _connect_to_next(self) -> Streams:
+    async def _connect_to_next(self, _address: str) -> Streams:
         for _ in range(self._replicas):
             with contextlib.suppress(ConnectionRefusedError):
                 return await asyncio.open_connection(LOOPBACK, next(self._ports))
@@ -207,7 +197,7 @@ async def owner_of(it: World, name: str) -> dict[str, Any]:
 async def test_killed_replicas_prevent_no_pod_creation(tmp_path: Path) -> None:
     ports = (free_port(), free_port())
     balancer = Balancer(*ports)
-    async with world(tmp_path) as it, balancer.running():
+    async with world(tmp_path) as it, balancer:
         await deploy(it.client, "web", replicas=0, mode="Initial")
         await recommend(it, "web")
         load = Load(it, await owner_of(it, "web"))

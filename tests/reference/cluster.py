@@ -1,18 +1,16 @@
 """A control plane on which the reference and ours take turns, and an operator with a shell."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from common.errors import KubeError
 from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, VPAS
 from controlplane.cluster import ControlPlane, running_control_plane
 from e2e.pods import LARGE, Object, is_ready, requests
+from e2e.waiting import wait_for
 from reference import history, service_proxy, workloads
 from reference.calls import Calls
 from reference.history import History
@@ -20,14 +18,11 @@ from reference.page import Operator
 from reference.programs import images
 from sandbox.scenario import parse_scenario
 
-T = TypeVar("T")
-
 SCENARIO = """
 nodes: [{count: 3, cpu: 64, memory: 256Gi}]
 timing: {start-delay: 100ms, stop-delay: 100ms, resize-delay: 100ms}
 metrics: {window: 1s}
 """
-POLL_INTERVAL = 0.2  # seconds
 _SAMPLES = 20  # of each container, before the first swap
 _CYCLES = 2.5  # seconds in which each recommender runs twice
 
@@ -41,26 +36,7 @@ class Cluster:
     operator: Operator
     namespace: str
 
-    async def wait_for(
-        self, condition: Callable[[], Awaitable[T]], description: str, *, seconds: float = 60
-    ) -> T:
-        """Wait until a condition is true, and return its value.
-
-        Raises:
-            AssertionError: the condition was false until the timeout.
-        """
-        found: object = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        if answer := await condition():
-                            return answer
-                        found = answer
-                    except KubeError as error:
-                        found = error
-                    await asyncio.sleep(POLL_INTERVAL)  # other processes set no event here
-        raise AssertionError(f"after {seconds:.0f} s not yet: {description}; last seen: {found!r}")
+    wait_for = staticmethod(wait_for)
 
     def calls(self) -> Calls:
         """Return the calls from now on."""
@@ -184,15 +160,12 @@ def _image(pod: Object) -> str:
 async def running_cluster(folder: Path, *, namespace: str) -> AsyncIterator[Cluster]:
     """Run a control plane on which the images of both run as processes."""
     (folder / "operator").mkdir()
-    async with running_control_plane(
-        parse_scenario(SCENARIO), folder=folder / "cluster", images=images()
-    ) as control_plane:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(control_plane.kubeconfig)
-        async with (
-            control_plane.client("reference-tests") as client,
-            service_proxy.serving(client),
-        ):
-            operator = Operator(kubeconfig, folder / "operator")
-            yield Cluster(control_plane, client, operator, namespace)
+    async with (
+        running_control_plane(
+            parse_scenario(SCENARIO), folder=folder / "cluster", images=images()
+        ) as control_plane,
+        control_plane.client("reference-tests") as client,
+        service_proxy.serving(client),
+    ):
+        operator = Operator(control_plane.files.kubeconfig("admin"), folder / "operator")
+        yield Cluster(control_plane, client, operator, namespace)

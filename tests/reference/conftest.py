@@ -10,6 +10,7 @@ import pytest_asyncio
 from e2e.control_plane import SingleTaskContext
 from reference import service_proxy
 from reference.cluster import Cluster, running_cluster
+from reference.installation import MANIFESTS, Installation
 from reference.programs import problem
 
 pytest.register_assert_rewrite("reference.swaps")
@@ -41,17 +42,22 @@ async def description(request: pytest.FixtureRequest, cluster: Cluster) -> Async
         print(await cluster.describe())  # noqa: T201 - shown with the failure
 
 
+@pytest.fixture(scope="module")
+def installation() -> Installation:
+    """Return how the reference is installed in the cluster; a module may replace this."""
+    return MANIFESTS
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster in which the module's ``install`` has installed the reference."""
+    """Run a cluster in which the reference is installed, and has recommended."""
     folder: Path = tmp_path_factory.mktemp("reference")
-    namespace: str = request.module.NAMESPACE
-    context = SingleTaskContext(lambda: running_cluster(folder, namespace=namespace))
+    context = SingleTaskContext(lambda: running_cluster(folder, namespace=installation.namespace))
     try:
         cluster = await context.enter()
-        await request.module.install(cluster)
+        await installation.install(cluster)
         await cluster.learn()
         yield cluster
     finally:

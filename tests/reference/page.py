@@ -2,21 +2,11 @@
 
 from pathlib import Path
 
-from e2e.kubectl import run_command
-from page_commands import REFERENCE, blocks
+from e2e.shell import run_script
+from page_commands import REFERENCE, find_block
 from reference.programs import MANIFESTS, OUR_REGISTRY, ROOT
 
 (PAGE,) = REFERENCE
-
-
-def block(start: str) -> str:
-    """Return the one block of commands of the page that begins with ``start``.
-
-    Raises:
-        ValueError: there is no block like this, or more than one.
-    """
-    (found,) = (one.text for one in blocks(PAGE) if one.text.startswith(start))
-    return found
 
 
 class Operator:
@@ -31,19 +21,15 @@ class Operator:
 
     async def shell(self, commands: str, *, seconds: float = 150) -> str:
         """Run commands, and return what they print; fail with that if one of them fails."""
-        prepared = f"export KUBECONFIG={self.kubeconfig}; cd {self.folder}\n{commands}"
-        code, printed = await run_command(
-            *("bash", "-euo", "pipefail", "-c", prepared), seconds=seconds
+        code, printed = await run_script(
+            commands, kubeconfig=self.kubeconfig, folder=self.folder, seconds=seconds
         )
         assert code == 0, f"{commands}\nended with {code}:\n{printed}"
         return printed
 
-    async def follow(self, start: str, *, before: str = "", **words: str) -> str:
-        """Run ``before`` and the block of the page that begins with ``start``.
-
-        ``words`` replaces placeholders.
-        """
-        commands = before + block(start)
+    async def follow(self, start: str, **words: str) -> str:
+        """Run the block of the page that begins with ``start``; ``words`` replaces placeholders."""
+        commands = find_block(PAGE, start)
         for placeholder, word in {"REGISTRY": OUR_REGISTRY, **words}.items():
             commands = commands.replace(placeholder, word)
         return await self.shell(commands)

@@ -5,11 +5,8 @@ namespace of these tests routes to loopback.
 """
 
 import asyncio
-import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from common.errors import KubeError
@@ -17,6 +14,7 @@ from common.kube.client import KubeClient
 from common.kube.endpoints import PODS, Endpoint
 from e2e.pods import Object, is_ready
 from reference.programs import webhook_port
+from relay import Relay, Streams
 
 PORT = 443
 _SOME_SERVICE = "10.96.0.99"  # in the network of controlplane/commands.py
@@ -35,25 +33,19 @@ def problem() -> str:
     return ""
 
 
-@asynccontextmanager
-async def serving(client: KubeClient) -> AsyncIterator[None]:
-    """Connect port 443 of each Service to its pods."""
+def serving(client: KubeClient) -> Relay:
+    """Return a relay that connects port 443 of each Service to its pods."""
 
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def dial(service_address: str) -> Streams:
         try:
-            address = await _ready_pod(client, writer.get_extra_info("sockname")[0])
-            if address:
-                await _forward(reader, writer, address, webhook_port(address))
-        except (OSError, KubeError):  # no pod, or no Service: the connection ends
-            pass
-        finally:
-            writer.close()
+            address = await _ready_pod(client, service_address)
+        except KubeError as error:
+            raise ConnectionError(str(error)) from error
+        if not address:
+            raise ConnectionRefusedError(f"no ready pod of {service_address}")
+        return await asyncio.open_connection(address, webhook_port(address))
 
-    server = await asyncio.start_server(connect, "0.0.0.0", PORT)
-    try:
-        yield
-    finally:
-        server.close()
+    return Relay(dial, host="0.0.0.0", port=PORT)
 
 
 async def _ready_pod(client: KubeClient, service_address: str) -> str:
@@ -76,27 +68,3 @@ def _serves(pod: Object) -> bool:
 
 def _address(pod: Object) -> str:
     return str(pod["status"].get("podIP") or "")
-
-
-async def _forward(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, port: int
-) -> None:
-    """Copy in both directions until one side ends, so that no socket of a pod outlives it."""
-    back, to = await asyncio.open_connection(address, port)
-    copies = {
-        asyncio.create_task(_copy(reader, to)),
-        asyncio.create_task(_copy(back, writer)),
-    }
-    try:
-        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for copy in copies:
-            copy.cancel()
-        to.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()

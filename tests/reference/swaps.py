@@ -1,69 +1,41 @@
 """Replace programs, and compare what is before and after."""
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from common.errors import KubeError
 from common.kube.endpoints import PODS
-from e2e.pods import LARGE, requests
+from e2e import created_pods
+from e2e.created_pods import Creations
 from reference import history, workloads
-from reference.cluster import POLL_INTERVAL, Cluster
+from reference.cluster import Cluster
 from reference.programs import OUR_REGISTRY, THEIR_REGISTRY
 
 # What the reference's roles lack for our programs: in "Older roles" of docs/upgrade.md.
 OLDER_ROLES = {("vpa-updater", "list", "resourcequotas")}
 
-_PATCHED_IN_A_ROW = 5
+_PATCHED_IN_A_ROW = 10
 _RECOMMENDERS = {OUR_REGISTRY: "vpa-recommender", THEIR_REGISTRY: "recommender"}  # user agents
 _REGISTRATION = ("admission-controller", "mutatingwebhookconfigurations")
 
 
-class NewPods:
-    """Creates pods in a dry run, and counts those that the webhook patched."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._patched_in_a_row = 0
-        self.refused: list[str] = []
-
-    async def run(self) -> None:
-        """Create pods until cancelled."""
-        client = self._cluster.client
-        pod = await workloads.new_pod(client)
-        while True:
-            try:
-                made = await client.create(
-                    PODS.as_dicts(), pod, namespace=workloads.NAMESPACE, dry_run=True
-                )
-            except KubeError as error:
-                self.refused.append(str(error))
-            else:
-                patched = requests(made) != LARGE
-                self._patched_in_a_row = self._patched_in_a_row + 1 if patched else 0
-            await asyncio.sleep(POLL_INTERVAL)  # between pods of a busy cluster
-
-    async def wait_until_patched(self) -> None:
-        """Wait until one pod after the other gets its recommendation."""
-        self._patched_in_a_row = 0
-
-        async def patched() -> bool:
-            return self._patched_in_a_row >= _PATCHED_IN_A_ROW
-
-        await self._cluster.wait_for(patched, "new pods are patched")
-
-
 @asynccontextmanager
-async def creating_pods(cluster: Cluster) -> AsyncIterator[NewPods]:
+async def creating_pods(cluster: Cluster) -> AsyncIterator[Creations]:
     """Create pods while the context is entered. None may be refused."""
-    pods = NewPods(cluster)
-    task = asyncio.create_task(pods.run())
-    try:
-        yield pods
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-    assert pods.refused == []
+    client, namespace = cluster.client, workloads.NAMESPACE
+    pod = await workloads.new_pod(client)
+    async with created_pods.creating_pods(client, pod, namespace=namespace) as creations:
+        yield creations
+    assert creations.refused == []
+
+
+async def wait_until_patched(cluster: Cluster, creations: Creations) -> None:
+    """Wait until one pod after the other gets its recommendation."""
+    creations.patched_in_a_row = 0
+
+    async def patched() -> bool:
+        return creations.patched_in_a_row >= _PATCHED_IN_A_ROW
+
+    await cluster.wait_for(patched, "new pods are patched")
 
 
 @asynccontextmanager
@@ -87,14 +59,14 @@ async def swap_to(
     async with cluster.without_usage():
         # Our recommender doesn't write differences of less than one percent at once.
         before, _ = await cluster.recompute()
-        async with creating_pods(cluster) as pods:
+        async with creating_pods(cluster) as creations:
             yield
             await cluster.wait_until_only(registry)
             replaced = registers and registry == THEIR_REGISTRY
             if replaced:
                 # It waits for ten seconds, deletes the configuration and creates it again.
                 await cluster.wait_for(registered, "the reference has registered its webhook")
-            await pods.wait_until_patched()
+            await wait_until_patched(cluster, creations)
         after, writers = await cluster.recompute()
     assert writers == {_RECOMMENDERS[registry]}
     assert history.differences(before, after) == []

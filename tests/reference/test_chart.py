@@ -1,10 +1,11 @@
 """From the reference's Helm chart to ours and back, with the commands of docs/migration.md."""
 
-from pathlib import Path
+import pytest
 
-from helm_program import HELM, NEEDS_HELM
+from helm_program import NEEDS_HELM
 from reference import history, swaps
 from reference.cluster import Cluster
+from reference.installation import Installation
 from reference.programs import CHART, OUR_REGISTRY, THEIR_REGISTRY
 
 pytestmark = NEEDS_HELM
@@ -13,18 +14,22 @@ NAMESPACE = "vpa"
 RELEASE = "right-size"
 
 
-async def install(cluster: Cluster) -> None:
-    """Install a release with the chart's own values."""
+@pytest.fixture(scope="module")
+def installation() -> Installation:
+    """Return how a release of the chart is installed, with the chart's own values."""
+    return Installation(NAMESPACE, _install)
+
+
+async def _install(cluster: Cluster) -> None:
     await cluster.operator.shell(
-        f"{HELM} install {RELEASE} {CHART} --namespace {NAMESPACE} --create-namespace --wait"
+        f"helm install {RELEASE} {CHART} --namespace {NAMESPACE} --create-namespace --wait"
     )
 
 
 async def follow(cluster: Cluster, start: str) -> str:
     """Run a block of the page with the words of this release."""
-    path = f"export PATH={Path(str(HELM)).parent}:$PATH\n"
     words = {"RELEASE": RELEASE, "NAMESPACE": NAMESPACE, "CHART": str(CHART)}
-    return await cluster.operator.follow(start, before=path, **words)
+    return await cluster.operator.follow(start, **words)
 
 
 async def test_images_under_the_references_chart(cluster: Cluster) -> None:
@@ -41,8 +46,8 @@ async def test_leaving_the_chart_keeps_vpas_and_checkpoints(cluster: Cluster) ->
     assert [line.split() for line in printed.splitlines()[1:3]] == [
         [f"verticalpodautoscaler{kind}s.autoscaling.k8s.io", "keep"] for kind in ("", "checkpoint")
     ]
-    async with swaps.creating_pods(cluster) as pods:
-        await pods.wait_until_patched()
+    async with swaps.creating_pods(cluster) as creations:
+        await swaps.wait_until_patched(cluster, creations)
     after = await cluster.wait_for_more_history()
     assert after.vpas == before.vpas
     assert history.lost(before, after) == []

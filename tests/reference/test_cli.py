@@ -9,9 +9,6 @@ from collections import Counter
 from cli_program import Printed, run_cli
 from reference import workloads
 from reference.cluster import Cluster
-from reference.installation import NAMESPACE, install
-
-__all__ = ["NAMESPACE", "install"]  # the fixture of the cluster reads them
 
 
 async def ask(cluster: Cluster, *words: str) -> Printed:

@@ -8,13 +8,12 @@ import pytest_asyncio
 
 from common.kube.endpoints import RESOURCE_QUOTAS
 from e2e.pods import Object
+from page_commands import find_block
 from reference import swaps
 from reference.cluster import Cluster
-from reference.installation import NAMESPACE, ROLLOUTS, install
-from reference.page import block
+from reference.installation import NAMESPACE, ROLLOUTS
+from reference.page import PAGE
 from reference.programs import OUR_REGISTRY, THEIR_REGISTRY
-
-__all__ = ["NAMESPACE", "install"]  # the fixture of the cluster reads them
 
 _OUR_MANIFESTS = "kubectl apply -k deploy/\nkubectl -n kube-system rollout status"
 _NAMESPACED = "deployments,services,serviceaccounts,secrets,pdb,roles,rolebindings,leases"
@@ -67,7 +66,7 @@ async def installed(cluster: Cluster) -> Installed:
 
 
 async def test_the_page_recognizes_the_installation(cluster: Cluster) -> None:
-    command, *shown = block("$ kubectl get deployments -A").splitlines()
+    command, *shown = find_block(PAGE, "$ kubectl get deployments -A").splitlines()
     printed = await cluster.operator.shell(command.removeprefix("$ "))
     assert [line.split()[:5] for line in printed.splitlines()] == [
         line.split()[:5] for line in shown

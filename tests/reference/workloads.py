@@ -1,10 +1,10 @@
 """Workloads of many shapes, with steady usage, and their VPAs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from common.kube.client import KubeClient
 from common.kube.endpoints import DEPLOYMENTS, NAMESPACES, VPAS
+from e2e import pods
 from e2e.pods import LARGE, Object, template
 from workloads import autoscaler
 
@@ -51,13 +51,8 @@ async def create(client: KubeClient) -> None:
                 usage={"cpu": cpu, "memory": memory},
                 extra_containers=[SIDECAR],
             )
-            spec: dict[str, Any] = {
-                "replicas": 2,
-                "selector": {"matchLabels": made["metadata"]["labels"]},
-                "template": made,
-            }
-            deployment = {"metadata": {"name": name}, "spec": spec}
-            await client.create(DEPLOYMENTS.as_dicts(), deployment, namespace=NAMESPACE)
+            controller = pods.deployment(name, made)
+            await client.create(DEPLOYMENTS.as_dicts(), controller, namespace=NAMESPACE)
             vpa = autoscaler(name, mode, resourcePolicy=policy)
             await client.create(VPAS.as_dicts(), vpa, namespace=NAMESPACE)
 
@@ -65,13 +60,4 @@ async def create(client: KubeClient) -> None:
 async def new_pod(client: KubeClient) -> Object:
     """Return a pod of :data:`NEW_POD`, as its controller would create it."""
     owner = await client.get(DEPLOYMENTS.as_dicts(), NEW_POD, namespace=NAMESPACE)
-    reference = {
-        "apiVersion": DEPLOYMENTS.api_version,
-        "kind": DEPLOYMENTS.kind,
-        "name": NEW_POD,
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-    }
-    made = owner["spec"]["template"]
-    metadata = {"generateName": f"{NEW_POD}-", "ownerReferences": [reference]}
-    return {"metadata": {**made["metadata"], **metadata}, "spec": made["spec"]}
+    return pods.new_pod(owner)

@@ -6,6 +6,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from release import krew
 from release.checks import Release
 from release.krew import NEEDED, archive_name, distributions, manifest
 
@@ -62,6 +63,19 @@ def test_the_archive_has_what_the_program_imports() -> None:
     third_party = imported - sys.stdlib_module_names
     assert third_party <= named
     assert {"rich", "msgspec", "aiohttp", "numpy"} <= third_party
+
+
+def test_no_manifest_is_written_without_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((krew.ROOT / "pyproject.toml").read_bytes())
+    monkeypatch.setattr(krew, "ROOT", tmp_path)
+    assert krew.main(["--url=https://releases.example.com"]) == 1
+    assert (
+        "failed: there is no environment with kubectl vpa: run `make release-check` first"
+        in capsys.readouterr().out
+    )
+    assert not (tmp_path / "dist").exists()
 
 
 def test_dependencies_of_dependencies_are_included() -> None:
