@@ -17,8 +17,8 @@ from updater.evaluate.recommendation_fit import Measured, RecommendationFit
 from updater.snapshot.cluster_snapshot import AutoscaledPods, update_mode
 from updater.snapshot.live_pod import LivePod
 
-_NO_PODS = "none of the running pods is its own"
-_ALL_GONE = "its pods have been asked to go, and are still shown"
+_NO_PODS = "it controls none of the running pods"
+_ALL_GONE = "its pods are being deleted"
 
 
 def why_no_decisions(vpa: VerticalPodAutoscaler, scaled: AutoscaledPods | None) -> str:

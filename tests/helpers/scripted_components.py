@@ -93,10 +93,10 @@ async def usual_plan(cluster: CliCluster) -> list[PlannedVpa]:
         planned("cart", mode="Off", why="mode Off changes no running pods"),
         planned("gone", planned_pod("gone-1", "evict", Reason.DRIFTED)),
         each("guarded", "wait", Reason.EVICTION_REFUSED),
-        planned("idle", why="none of the running pods is its own"),
+        planned("idle", why="it controls none of the running pods"),
         planned("ledger", mode="Initial", why="mode Initial changes no running pods"),
-        planned("orphan", why="none of the running pods is its own"),
-        planned("quiet", why="none of the running pods is its own"),
+        planned("orphan", why="it controls none of the running pods"),
+        planned("quiet", why="it controls none of the running pods"),
         each(
             "search",
             "wait",
@@ -110,7 +110,7 @@ async def usual_plan(cluster: CliCluster) -> list[PlannedVpa]:
             *(planned_pod(name, "wait", Reason.BUDGET_EXHAUSTED) for name in others),
             mode="InPlaceOrRecreate",
         ),
-        planned("web-copy", why="none of the running pods is its own"),
+        planned("web-copy", why="it controls none of the running pods"),
     ]
 
 

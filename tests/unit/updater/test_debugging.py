@@ -125,7 +125,7 @@ async def test_the_plan_as_text_is_a_table() -> None:
     [
         pytest.param("Off", "", "mode Off changes no running pods", id="mode Off"),
         pytest.param("Initial", "", "mode Initial changes no running pods", id="mode Initial"),
-        pytest.param("Recreate", "", "none of the running pods is its own", id="no pods"),
+        pytest.param("Recreate", "", "it controls none of the running pods", id="no pods"),
         pytest.param("InPlace", "needs a gate", "needs a gate", id="skipped"),
         pytest.param("Later", "not known", "not known", id="a mode of a newer version"),
     ],

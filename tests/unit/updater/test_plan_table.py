@@ -91,7 +91,7 @@ async def test_a_pod_without_numbers_has_its_reason() -> None:
     [
         pytest.param("Off", "", "mode Off changes no running pods", id="mode Off"),
         pytest.param("Initial", "", "mode Initial changes no running pods", id="mode Initial"),
-        pytest.param("Recreate", "", "none of the running pods is its own", id="no pods"),
+        pytest.param("Recreate", "", "it controls none of the running pods", id="no pods"),
         pytest.param("InPlace", "needs a gate", "needs a gate", id="skipped"),
         pytest.param("Later", "not known", "not known", id="a mode of a newer version"),
     ],
