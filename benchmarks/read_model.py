@@ -1,7 +1,7 @@
 """Benchmark of polling the read API: ``make bench-read-model``.
 
 A component and the load mode of the sandbox are separate processes. A client asks for the first
-page (500 rows) once a second while passes go on, in two ways: with the ETag of the last answer, as
+page (250 rows) once a second while passes go on, in two ways: with the ETag of the last answer, as
 a poller should, and without. Each way has as many passes as the measurement without a client.
 By default each of the two components takes about five minutes, most of which are waits for passes.
 

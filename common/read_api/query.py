@@ -13,7 +13,7 @@ from common.errors import VpaError
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT = 500
+DEFAULT_LIMIT = 250
 MOST = 1000
 """Rows of a page."""
 

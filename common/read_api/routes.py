@@ -34,7 +34,7 @@ _MOST_WAITING = 32  # requests, these included
 _BUSY = "too many requests at once"
 _LIST_PARAMETERS = {
     "namespace": "Return the rows of this namespace alone.",
-    "limit": "Return at most so many rows: 1 to 1000, by default 500.",
+    "limit": "Return at most so many rows: 1 to 1000, by default 250.",
     "continue": "Return the page after the one that had this token.",
 }
 _CHALLENGE = {"www-authenticate": 'Bearer realm="vpa"'}

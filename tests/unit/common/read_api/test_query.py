@@ -15,7 +15,7 @@ from common.read_api.query import (
 @pytest.mark.parametrize(
     ("limit", "want"),
     [
-        pytest.param("", 500, id="the default"),
+        pytest.param("", 250, id="the default"),
         pytest.param("1", 1, id="the least"),
         pytest.param("1000", 1000, id="the most"),
         pytest.param("0", None, id="too few"),
