@@ -27,13 +27,13 @@ from common.api.core import (
     LimitRangeItem,
     LimitRangeSpec,
     PodCondition,
-    PodSpec,
     PodStatus,
     ResourceQuota,
     ResourceQuotaStatus,
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec
 from common.features import FeatureGates
 from common.resources import parse_quantities
 from common.target.owners import Controller
@@ -258,7 +258,9 @@ class _Draw:
                 creation_timestamp=self.ago(48),
                 annotations=annotations,
             ),
-            spec=PodSpec(containers=(app,), node_name="node", resources=_whole(name, app)),
+            spec=SchedulablePodSpec(
+                containers=(app,), node_name="node", resources=_whole(name, app)
+            ),
             status=PodStatus(
                 phase="Pending" if self.often(0.05) else "Running",
                 start_time=self.ago(24) if self.often(0.95) else None,

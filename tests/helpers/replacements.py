@@ -10,6 +10,7 @@ from common.annotations import OBSERVED_CONTAINERS
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaCondition
 from common.api.core import Pod
 from common.target.owners import Controller
+from live_specs import schedulable
 from updater.eviction.breaker import Breaker, Closed, Eviction, after_eviction, breaker_wait
 from updater.snapshot.cluster_snapshot import AutoscaledPods
 from updater.snapshot.live_pod import LivePod, LivePodMeta
@@ -38,7 +39,7 @@ def born(name: str, *, right: bool, at: datetime = NOW, controller: Controller =
     )
     meta = msgspec.structs.replace(plain.metadata, creation_timestamp=at)
     metadata = LivePodMeta(**msgspec.structs.asdict(meta))
-    return LivePod(metadata=metadata, spec=plain.spec, status=plain.status)
+    return LivePod(metadata=metadata, spec=schedulable(plain.spec), status=plain.status)
 
 
 def right(name: str, *, at: datetime = NOW, controller: Controller = WEB) -> LivePod:

@@ -20,6 +20,7 @@ from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from fixed_clock import FixedClock
+from live_specs import schedulable
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.decision import Decision, Reason
@@ -179,7 +180,7 @@ def live_pod(name: str, *, marked: bool = False) -> LivePod:
         generation=1,
         annotations={"vpaInPlaceUpdated": "true"} if marked else None,
     )
-    return LivePod(metadata=meta, spec=ordinary.spec, status=ordinary.status)
+    return LivePod(metadata=meta, spec=schedulable(ordinary.spec), status=ordinary.status)
 
 
 NAMES = [f"web-{index}" for index in range(5)]

@@ -53,6 +53,8 @@ class ClusterSnapshot:
     living: frozenset[str]  # UIDs of all live pods, with or without a VPA
     terminating: frozenset[str] = frozenset()  # UIDs
     nodes: Mapping[str, LiveNode] = field(default_factory=dict)  # by name
+    # All pods on nodes, by namespace and name; those of one VPA are in ``autoscaled``.
+    pods: Mapping[str, Mapping[str, LivePod]] = field(default_factory=dict)
     quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)  # by namespace
 
 

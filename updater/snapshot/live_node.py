@@ -1,4 +1,4 @@
-"""Nodes in the updater's cache: their names and allocatable resources."""
+"""Nodes in the updater's cache: what decides on the pods that they can take."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,29 +7,61 @@ from msgspec.structs import force_setattr
 
 from common.api.base import QuantityJson, Wire
 from common.api.meta import ObjectMeta
+from common.api.scheduling import Taint
+from common.api.workloads import Condition
 from common.quantity import QuantityError
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+from common.scheduling.eligibility import NodeTraits
+
+_COUNTED = (*RESOURCES, "pods")
+
+
+class NodeSpec(Wire, frozen=True, kw_only=True):
+    """``spec`` of a node: what keeps pods away."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] | None = None
 
 
 class NodeStatus(Wire, frozen=True, kw_only=True):
-    """The part of ``status`` that limits the requests of a pod."""
+    """The part of ``status`` that limits the requests of pods."""
 
     allocatable: Mapping[str, QuantityJson] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 class LiveNode(Wire, frozen=True, kw_only=True):
-    """A node with the identity from its metadata, and its allocatable cpu and memory."""
+    """A node with its identity, labels, taints, allocatable cpu, memory and pods, and readiness."""
 
     metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     def __post_init__(self) -> None:
-        meta = self.metadata
-        kept = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+        meta, status = self.metadata, self.status
+        kept = ObjectMeta(
+            name=meta.name,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            labels=meta.labels,
+        )
         force_setattr(self, "metadata", kept)
-        allocatable = self.status.allocatable or {}
-        bounds = {name: allocatable[name] for name in RESOURCES if name in allocatable}
-        force_setattr(self, "status", NodeStatus(allocatable=bounds))
+        allocatable = status.allocatable or {}
+        bounds = {name: allocatable[name] for name in _COUNTED if name in allocatable}
+        ready = tuple(each for each in status.conditions or () if each.type == "Ready")
+        force_setattr(self, "status", NodeStatus(allocatable=bounds, conditions=ready or None))
+
+    @property
+    def takes_pods(self) -> bool:
+        """Return whether the node is Ready and not cordoned."""
+        is_ready = any(each.status == "True" for each in self.status.conditions or ())
+        return is_ready and not self.spec.unschedulable
+
+    @property
+    def traits(self) -> NodeTraits:
+        """Return the labels and taints."""
+        meta = self.metadata
+        return NodeTraits(name=meta.name, labels=meta.labels or {}, taints=self.spec.taints or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +77,10 @@ def node_capacity(node: LiveNode | None) -> NodeCapacity | None:
     if node is None:
         return None
     try:
-        allocatable = parse_quantities(node.status.allocatable)
+        amounts = parse_quantities(node.status.allocatable)
     except QuantityError:
         return None
+    allocatable = {name: amounts[name] for name in RESOURCES if name in amounts}
     return NodeCapacity(node=node.metadata.name, allocatable=allocatable)
 
 

@@ -13,13 +13,13 @@ from common.api.core import (
     ContainerState,
     ContainerStatus,
     Pod,
-    PodSpec,
-    PodSpecWithSidecars,
     PodStatus,
 )
 from common.api.intern_pool import InternPool
 from common.api.meta import ObjectMeta, OwnerReference
+from common.api.scheduling import SchedulablePodSpec, SchedulablePodSpecWithSidecars
 from common.recommendation.scaled_containers import scaled_sidecars
+from common.scheduling.eligibility import ANYWHERE, SchedulingRules, rules_of
 from updater.evaluate.quick_oom_kills import is_oom_kill
 
 # The API server takes the manager's name from the User-Agent, up to the slash.
@@ -34,7 +34,9 @@ _labels = InternPool[Mapping[str, str]](_POOL)
 _annotations = InternPool[Mapping[str, str]](_POOL)
 _owners = InternPool[tuple[OwnerReference, ...]](_POOL)
 # A pool compares content alone, and not types.
-_specs = {kind: InternPool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
+_KINDS = (SchedulablePodSpec, SchedulablePodSpecWithSidecars)
+_specs = {kind: InternPool[SchedulablePodSpec](_POOL) for kind in _KINDS}
+_rules = InternPool[SchedulingRules](_POOL)
 _statuses = InternPool[tuple[ContainerStatus, ...]](_POOL)
 
 
@@ -61,13 +63,19 @@ class LivePod(Pod, frozen=True, kw_only=True):
     """
 
     metadata: LivePodMeta
-    node_name: str = ""  # moved from the spec, so that replicas share specs
+    spec: SchedulablePodSpec = SchedulablePodSpec()
+    # Moved from the spec, so that replicas share specs.
+    node_name: str = ""
+    rules: SchedulingRules = ANYWHERE
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
         if self.spec.node_name:
             force_setattr(self, "node_name", sys.intern(self.spec.node_name))
-        spec = structs.replace(self.spec, node_name="")
+        force_setattr(self, "rules", _rules.shared(rules_of(self.spec)))
+        spec = structs.replace(
+            self.spec, node_name="", node_selector=None, affinity=None, tolerations=None
+        )
         force_setattr(self, "spec", _specs[type(spec)].shared(spec))
         force_setattr(self, "status", _kept_status(self))
 
@@ -75,7 +83,7 @@ class LivePod(Pod, frozen=True, kw_only=True):
 class LivePodWithSidecars(LivePod, frozen=True, kw_only=True):
     """A pod whose native sidecars are scaled too (gate NativeSidecar)."""
 
-    spec: PodSpecWithSidecars = PodSpecWithSidecars()
+    spec: SchedulablePodSpecWithSidecars = SchedulablePodSpecWithSidecars()
 
 
 def _kept_meta(meta: LivePodMeta) -> LivePodMeta:

@@ -93,6 +93,7 @@ class SnapshotSource:
             terminating=terminating,
             quotas=caches.quotas_by_namespace(),
             nodes=caches.nodes.snapshot.by_namespace().get("", {}),
+            pods=caches.pods.snapshot.by_namespace(),
         )
         skipped = skipped_vpas(vpas, self._features) | unresolved
         return PassInput(vpas=vpas, skipped=skipped, snapshot=snapshot)

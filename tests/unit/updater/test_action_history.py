@@ -12,6 +12,7 @@ from common.api.core import ContainerStatus, PodCondition, ResourceRequirements
 from common.errors import KubeError, TooManyRequestsError, UnreachableError
 from common.read_api.history import MOST_ENTRIES
 from common.read_model.updater import ActionOutcome, PastAction, WorkloadReference
+from live_specs import schedulable
 from updater.action_history import ActionHistory
 from updater.eviction.breaker import ReplacementNote
 from updater.eviction.replacement_result import ReplacementResult
@@ -188,7 +189,7 @@ def resized(seen: Seen) -> LivePod:
     return structs.replace(
         before,
         metadata=structs.replace(before.metadata, uid=seen.uid, generation=seen.generation),
-        spec=pod("web-0", containers=(container(requests=requests),)).spec,
+        spec=schedulable(pod("web-0", containers=(container(requests=requests),)).spec),
         status=structs.replace(before.status, conditions=conditions, container_statuses=reported),
     )
 

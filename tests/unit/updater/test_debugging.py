@@ -14,6 +14,7 @@ from msgspec import structs
 from builders import container, pod, recommendation, vpa
 from common.api.autoscaling import UpdateMode
 from common.kube.lease import AdmissionStatus
+from live_specs import schedulable
 from ops_caller import Answer, get
 from random_cluster import random_cluster
 from updater import debugging
@@ -153,7 +154,7 @@ async def test_unreadable_pods_have_no_numbers() -> None:
     broken = pod("web-0", containers=(container(requests={"cpu": "a lot"}),))
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
     (scaled,) = given.autoscaled
-    pods = (structs.replace(live_pod("web-0"), spec=broken.spec),)
+    pods = (structs.replace(live_pod("web-0"), spec=schedulable(broken.spec)),)
     plan = await planned(replace(given, autoscaled=(replace(scaled, pods=pods),)))
     (returned,) = json.loads((await ask(plan)).body)["vpas"][0]["pods"]
     assert (returned["reason"], returned["resourceDiff"], returned["containers"]) == (

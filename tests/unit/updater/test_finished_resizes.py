@@ -17,6 +17,7 @@ from common.api.core import (
     ResourceRequirements,
 )
 from fixed_clock import FixedClock
+from live_specs import schedulable
 from updater.decision import Decision, Reason, leave, resize
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -45,7 +46,7 @@ def pod_with_managed_fields(
     conditions = None if condition is None else (condition,)
     return LivePod(
         metadata=LivePodMeta(name="web-0", managed_fields=entries),
-        spec=ordinary.spec,
+        spec=schedulable(ordinary.spec),
         status=msgspec.structs.replace(ordinary.status, conditions=conditions),
     )
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from common.resources import parse_quantities
+from common.scheduling.eligibility import NodeTraits
 from updater.snapshot.live_node import LiveNode, NodeCapacity, has_improved, node_capacity
 
 
@@ -26,11 +27,19 @@ def served_node(**status: Any) -> LiveNode:
     return msgspec.json.decode(json.dumps(node).encode(), type=LiveNode)
 
 
-def test_name_and_allocatable_are_kept() -> None:
-    node = served_node(allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"})
-    assert node.status.allocatable == {"cpu": "4", "memory": "8Gi"}
+def test_what_decides_on_pods_is_kept() -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    conditions = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}]
+    node = served_node(
+        allocatable={**allocatable, "ephemeral-storage": "1Gi"}, conditions=conditions
+    )
+    assert node.status.allocatable == allocatable
     assert (node.metadata.name, node.metadata.resource_version) == ("node-1", "7")
-    assert node.metadata.labels is node.metadata.annotations is None
+    assert node.metadata.annotations is None
+    assert node.traits == NodeTraits(name="node-1", labels={"zone": "a"})
+    assert [each.type for each in node.status.conditions or ()] == ["Ready"]
+    assert node.takes_pods
+    assert not served_node(allocatable=allocatable).takes_pods
 
 
 def test_a_node_with_invalid_quantities_has_no_known_capacity() -> None:

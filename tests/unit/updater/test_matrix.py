@@ -22,11 +22,11 @@ from common.api.core import (
     ContainerStateTerminated,
     ContainerStatus,
     PodCondition,
-    PodSpec,
     PodStatus,
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec
 from common.errors import (
     BadRequestError,
     Cause,
@@ -421,7 +421,7 @@ def pod(name: str, state: State, budget: Budget) -> LivePod:
     conditions += [] if state.condition is None else [state.condition]
     return LivePod(
         metadata=LivePodMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
-        spec=PodSpec(containers=(container,), node_name="node"),
+        spec=SchedulablePodSpec(containers=(container,), node_name="node"),
         status=PodStatus(
             phase=budget.phase,
             start_time=NOW,

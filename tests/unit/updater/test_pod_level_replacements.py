@@ -12,6 +12,7 @@ from common.api.autoscaling import UpdateMode
 from common.api.core import Pod, ResourceRequirements
 from common.recommendation.pod_level import PodLevelMode
 from fixed_clock import FixedClock
+from live_specs import schedulable
 from updater.decision import Reason
 from updater.evaluate.recommendation_fit import Measured, measure_pod
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -73,7 +74,7 @@ def pod_admitted_by_keep(name: str, *, created: datetime) -> LivePod:
         creation_timestamp=created,
         annotations=made.metadata.annotations,
     )
-    return LivePod(metadata=meta, spec=made.spec, status=made.status)
+    return LivePod(metadata=meta, spec=schedulable(made.spec), status=made.status)
 
 
 async def test_evictions_stop_if_admission_keeps_and_the_updater_follows() -> None:

@@ -16,13 +16,13 @@ from common.api.core import (
     LimitRangeItem,
     LimitRangeSpec,
     PodCondition,
-    PodSpec,
     PodStatus,
     ResourceQuota,
     ResourceQuotaStatus,
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec
 from common.errors import Cause, ConflictError, ForbiddenError, InvalidError
 from common.features import FeatureGates
 from common.patches import Operation
@@ -70,7 +70,7 @@ def pod(
         metadata=LivePodMeta(
             name=name, namespace="default", uid=f"uid-{name}", generation=generation
         ),
-        spec=PodSpec(containers=(container,), node_name="node"),
+        spec=SchedulablePodSpec(containers=(container,), node_name="node"),
         status=PodStatus(
             phase="Running",
             start_time=NOW,

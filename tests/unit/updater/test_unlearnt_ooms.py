@@ -24,10 +24,10 @@ from common.api.core import (
     LimitRangeItem,
     LimitRangeSpec,
     PodCondition,
-    PodSpec,
     PodStatus,
     ResourceRequirements,
 )
+from common.api.scheduling import SchedulablePodSpec
 from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import parse_value
@@ -83,7 +83,7 @@ def live_pod(
         metadata=LivePodMeta(
             name="web-0", namespace="default", uid="uid-web-0", annotations=annotations
         ),
-        spec=PodSpec(
+        spec=SchedulablePodSpec(
             containers=tuple(
                 container(name, requests=each.requests, limits=each.limits)
                 for name, each in containers.items()

@@ -16,7 +16,6 @@ from common.api.core import (
     LimitRangeItem,
     LimitRangeSpec,
     PodCondition,
-    PodSpec,
     PodStatus,
     ResourceQuota,
     ResourceQuotaSpec,
@@ -24,6 +23,7 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec
 from common.features import FeatureGates
 from updater.decision import Action, Decision, Reason, leave, wait
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -147,7 +147,7 @@ def pod(name: str, case: PreflightCase) -> LivePod:
             generation=1,
             annotations=dict(mine.annotations) or None,
         ),
-        spec=PodSpec(containers=(mine.has, *mine.beside), resources=mine.stanza),
+        spec=SchedulablePodSpec(containers=(mine.has, *mine.beside), resources=mine.stanza),
         status=PodStatus(phase="Running", start_time=NOW, qos_class=mine.qos_class),
     )
 

@@ -1,0 +1,1 @@
+"""Room for the replacements of evicted pods: checks, and requests for more."""

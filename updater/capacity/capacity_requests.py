@@ -1,0 +1,66 @@
+"""What passes ask of a provider of capacity, and what has become of it."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from common.api.core import PodSpec
+from common.scheduling.room import Room
+from common.target.owners import Controller
+
+
+class CapacityMode(enum.StrEnum):
+    """What happens before an eviction whose replacement has no room."""
+
+    AUTO = "auto"  # one of the others, by what the cluster serves
+    PROVISION = "provision"  # room is requested, and the eviction follows
+    WAIT = "wait"
+    OFF = "off"  # the pod is evicted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityDemand:
+    """The replacements of one workload that have no room."""
+
+    workload: Controller
+    vpa: str  # UID
+    vpa_name: str  # in the namespace of the workload
+    spec: PodSpec  # of a replacement, with its new resources
+    need: Room  # of one replacement
+    count: int  # replacements that would be evicted now if there was room
+
+
+class RequestStage(enum.StrEnum):
+    """What has become of a request for capacity."""
+
+    REQUESTED = "requested"
+    REFUSED = "refused"  # by its controller, or by the API server
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRequest:
+    """The request for one workload."""
+
+    stage: RequestStage
+    until: datetime  # it times out then, or is tried again
+    name: str = ""  # of the object that requests it
+    message: str = ""  # of the refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRequests:
+    """The requests for all workloads, as an input of the next pass."""
+
+    by_workload: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+
+
+class CapacityProvisioner(Protocol):
+    """Requests capacity from an autoscaler."""
+
+    async def reconcile(
+        self, demands: Sequence[CapacityDemand], *, now: datetime
+    ) -> CapacityRequests:
+        """Create, replace and delete requests so that they match the demands of the last pass."""

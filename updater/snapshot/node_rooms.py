@@ -1,0 +1,120 @@
+"""The free room of nodes in a snapshot, less what planned actions take."""
+
+from collections import defaultdict
+from collections.abc import Generator, Mapping
+from itertools import chain
+
+from common.identity_cache import IdentityCache
+from common.quantity import QuantityError
+from common.scheduling.eligibility import NodeTraits, SchedulingRules, is_eligible
+from common.scheduling.room import Room, room_of_pod, room_on
+from updater.snapshot.live_node import LiveNode
+from updater.snapshot.live_pod import LivePod
+
+_STEP = 5000  # pods
+_MOST_KINDS = 1 << 16  # of pods; about the number of workloads in the largest clusters
+
+Search = tuple[SchedulingRules, Room]
+
+
+def room_taken_by(pod: LivePod) -> Room:
+    """Return the room that a pod takes on its node: for a resize, the largest amounts.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    status = pod.status
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return room_of_pod(pod.spec, statuses)
+
+
+class NodeRooms:
+    """The free room of each node, and the places that planned replacements take.
+
+    A node whose allocatable can't be read has no room. A pod whose requests can't be read, which no
+    API server stores, takes none.
+    """
+
+    def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
+        self._traits: dict[str, NodeTraits] = {}
+        self._free: dict[str, Room] = {}
+        for name, node in nodes.items():
+            try:
+                self._free[name] = room_on(node.status.allocatable)
+            except QuantityError:
+                continue
+            if node.takes_pods:
+                self._traits[name] = node.traits
+        self._eligible: dict[SchedulingRules, tuple[str, ...]] = {}
+        self._reached: defaultdict[Search, int] = defaultdict(int)
+
+    @classmethod
+    def measure(
+        cls, nodes: Mapping[str, LiveNode], pods: Mapping[str, Mapping[str, LivePod]]
+    ) -> Generator[None, None, "NodeRooms"]:
+        """Return the free room beside these pods, with pauses."""
+        rooms = cls(nodes)
+        taken = IdentityCache[Room](_MOST_KINDS)
+        for number, pod in enumerate(chain.from_iterable(each.values() for each in pods.values())):
+            if number % _STEP == _STEP - 1:
+                yield
+            rooms._occupy(pod, taken)
+        return rooms
+
+    def _occupy(self, pod: LivePod, taken: IdentityCache[Room]) -> None:
+        free = self._free.get(pod.node_name)
+        if free is None:
+            return
+        status = pod.status
+        parts = (pod.spec, status.container_statuses, status.init_container_statuses)
+        try:
+            self._free[pod.node_name] = free - taken.get(parts, lambda: room_taken_by(pod))
+        except QuantityError:
+            return
+
+    def free(self, node: str) -> Room | None:
+        """Return the free room of a node; None: it is unknown."""
+        return self._free.get(node)
+
+    def eligible(self, rules: SchedulingRules) -> tuple[str, ...]:
+        """Return the Ready, schedulable nodes on which pods with these rules may run."""
+        found = self._eligible.get(rules)
+        if found is None:
+            found = tuple(
+                name for name, traits in self._traits.items() if is_eligible(rules, traits)
+            )
+            self._eligible[rules] = found
+        return found
+
+    def find(self, pod: LivePod, needed: Room) -> str | None:
+        """Return a node with room for the replacement of a pod; None: there is none.
+
+        The place of the pod itself counts as free. Other nodes are tried in order, and a node that
+        was too full for the same need before isn't tried again, because rooms only shrink.
+        """
+        if self._holds_in_place(pod, needed):
+            return pod.node_name
+        if pod.rules.own_node_only:
+            return None
+        nodes = self.eligible(pod.rules)
+        search = (pod.rules, needed)
+        for index in range(self._reached[search], len(nodes)):
+            if self._free[nodes[index]].holds(needed):
+                return nodes[index]
+            self._reached[search] = index + 1
+        return None
+
+    def take(self, node: str, pod: LivePod, needed: Room) -> None:
+        """Record that the replacement of a pod will be on a node.
+
+        On the pod's own node only the difference is taken. The room that it leaves on its old node
+        isn't used in this pass.
+        """
+        more = needed - room_taken_by(pod) if node == pod.node_name else needed
+        self._free[node] -= more
+
+    def _holds_in_place(self, pod: LivePod, needed: Room) -> bool:
+        traits, free = self._traits.get(pod.node_name), self._free.get(pod.node_name)
+        if traits is None or free is None or not is_eligible(pod.rules, traits):
+            return False
+        return (free + room_taken_by(pod)).holds(needed)
