@@ -30,6 +30,7 @@ class CapacityDemand:
     spec: PodSpec  # of a replacement, with its new resources
     need: Room  # of one replacement
     count: int  # replacements that would be evicted now if there was room
+    pod: str = ""  # the name of one that they replace; the volumes of a StatefulSet depend on it
 
 
 class RequestStage(enum.StrEnum):
