@@ -118,16 +118,16 @@ class Provisioner:
         No error is raised: what the API server refuses is logged once, and reported as refused.
         """
         async with self._lock:
+            if self._is_blocked(now):
+                return self._unavailable(demands)
             if self._is_idle(demands, now):
                 return CapacityRequests()
-            if self._is_blocked(now):
-                return self._all_refused(demands)
             try:
                 listed = await self._list(now)
             except (KubeError, DecodeError) as error:
                 gone = isinstance(error, NotFoundError)
                 self._block(str(error), now, pause=_REDISCOVER if gone else None)
-                return self._all_refused(demands)
+                return self._unavailable(demands)
             await self._clear(listed)
             kind = preferred(self._apis)
             pods = self._pods_on_nodes({each.workload for each in listed.objects})
@@ -141,9 +141,9 @@ class Provisioner:
                 now=now,
             )
             requests = await self._execute(plan, now)
-            if kind is None and demands:
+            if kind is None:
                 self._block(_NOT_SERVED, now, pause=_REDISCOVER)
-                return self._all_refused(demands)
+                return self._unavailable(demands)
             self._solved()
             return CapacityRequests(by_workload=requests)
 
@@ -406,12 +406,14 @@ class Provisioner:
             logger.info("capacity can be requested again")
         self._problem = None
 
-    def _all_refused(self, demands: Sequence[CapacityDemand]) -> CapacityRequests:
+    def _unavailable(self, demands: Sequence[CapacityDemand]) -> CapacityRequests:
         if self._problem is None:
             return CapacityRequests()
         text, until = self._problem
         refused = CapacityRequest(stage=RequestStage.REFUSED, until=until, message=text)
-        return CapacityRequests(by_workload={each.workload: refused for each in demands})
+        return CapacityRequests(
+            by_workload={each.workload: refused for each in demands}, unavailable=text
+        )
 
     def _pause(self, workload: Controller, text: str, now: datetime) -> None:
         self._state = paused(
