@@ -9,6 +9,7 @@ from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.resource_changes import ResourceChange, patch_changes
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
 from updater.decision import Action, Decision, Reason, wait
 from updater.eviction.breaker import record_eviction
 from updater.eviction.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
@@ -103,7 +104,9 @@ class _Folding:
         context: PassContext,
     ) -> None:
         self._scaled = assessment.scaled
-        self._progress = replace(progress, breaker=plan.breaker)
+        self._progress = replace(
+            progress, breaker=plan.breaker, demands=_all_demands(progress.demands, plan.demands)
+        )
         self._context = context
         self._budgets = Budgets(assessment.scaled, progress.groups)
         self._decided: list[PodOutcome] = []
@@ -291,6 +294,20 @@ class _Folding:
     def _keep(self, undecided: Undecided, outcome: PodOutcome) -> None:
         self._left[undecided.pod.metadata.uid] = undecided
         self._waiting.append(outcome)
+
+
+def _all_demands(
+    before: Mapping[Controller, CapacityDemand], more: Mapping[Controller, CapacityDemand]
+) -> Mapping[Controller, CapacityDemand]:
+    """Return the demands of all plans of the pass so far, which are of different pods."""
+    if not more:
+        return before
+    found = dict(before)
+    for workload, demand in more.items():
+        known = found.get(workload)
+        count = 0 if known is None else known.count
+        found[workload] = replace(known or demand, count=count + demand.count)
+    return found
 
 
 def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> PodMemory:

@@ -23,6 +23,7 @@ from fixed_clock import FixedClock
 from live_specs import schedulable
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.pass_rooms import PassRooms
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import BreakerTransition
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -251,6 +252,7 @@ async def run(
         snapshot=given,
         before=state or UpdaterState(),
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given),
         rules=rules,
         now=clock.now(),
         admission_ready=admission_ready,
@@ -274,6 +276,7 @@ def context_of(
         snapshot=given,
         before=state or UpdaterState(),
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given),
         rules=rules,
         now=now,
         admission_ready=admission_ready,

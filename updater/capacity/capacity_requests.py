@@ -52,9 +52,18 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequests:
-    """The requests for all workloads, as an input of the next pass."""
+    """The requests for all workloads, as an input of the next pass.
+
+    ``unavailable`` is the cause, as a sentence, if none can be made for now: no API is served, or
+    the updater lacks the rights. Then passes go on as in a cluster without these APIs, and call
+    ``reconcile`` without demands.
+    """
 
     by_workload: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    unavailable: str = ""
+
+
+NO_REQUESTS = CapacityRequests()
 
 
 class CapacityProvisioner(Protocol):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
 from updater.decision import Decision
 from updater.eviction.breaker import Breaker
 from updater.eviction.disruption_budget import ReplicaGroup
@@ -24,6 +25,7 @@ class VpaProgress:
     undecided: tuple[Undecided, ...]  # boosts, then candidates, best first
     dry_runs: Mapping[Controller, Decision | None] = field(default_factory=dict)  # of this pass
     refusals: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)  # to remember
+    demands: Mapping[Controller, CapacityDemand] = field(default_factory=dict)  # by workload
     evicted: bool = False  # a pod of the VPA
     resized: bool = False
 
