@@ -183,7 +183,7 @@ class Updater:
 
     @property
     def waits_for_room(self) -> bool:
-        """Return whether some pod waits for room for its replacement."""
+        """Return whether some pod waited for room for its replacement in the last pass."""
         return self._state.waits_for_room
 
     def _remember(self, after: UpdaterState) -> None:

@@ -1,4 +1,4 @@
-"""The room for the replacement of a pod, before the pod is evicted."""
+"""The room for the replacement of a pod, before the pod is evicted (X130)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
