@@ -6,6 +6,7 @@ from datetime import datetime
 
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservation
 from updater.decision import Decision, Reason
 from updater.decision_log import log_change
 from updater.eviction.breaker import Breaker
@@ -32,6 +33,7 @@ class PassResults:
         self._tried: set[Controller] = set()
         self._refusals: dict[Controller, DryRunRefusal] = {}
         self._demands: dict[str, tuple[CapacityDemand, ...]] = {}
+        self._reservations: dict[str, Reservation] = {}
         self._visited: set[str] = set()  # VPA UIDs
         self.figures = PassFigures()
 
@@ -94,6 +96,7 @@ class PassResults:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
+        self._reservations.update(progress.reservations)
 
     def state(self, *, complete: bool) -> UpdaterState:
         """Return the next state; ``complete``: all VPAs were visited."""
@@ -108,6 +111,7 @@ class PassResults:
             observed_daemons=self._observed_daemons
             if complete
             else {**before.observed_daemons, **self._observed_daemons},
+            reservations={**self._context.rooms.reserved, **self._reservations},
             waits_for_room=any(each.is_about_room for each in self.figures.candidates)
             or (before.waits_for_room and not complete),
             demands={**self._earlier_demands(), **self._demands},

@@ -208,13 +208,14 @@ class Updater:
         capacity_mode: CapacityMode,
         templates: Templates | None = None,
     ) -> PassContext:
+        now = self._clock.now()
         return PassContext(
             snapshot=snapshot,
             before=self._state,
             quotas=QuotaUse(snapshot.quotas),
-            rooms=PassRooms.of(snapshot),
+            rooms=PassRooms.of(snapshot, self._state.reservations, now=now),
             rules=self._rules,
-            now=self._clock.now(),
+            now=now,
             admission_ready=admission.allows_eviction,
             errors=self._metrics.object_errors,
             templates=templates,

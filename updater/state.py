@@ -10,6 +10,7 @@ from common.quantity import Quantity
 from common.recommendation.resource_changes import ResourceChange
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservations
 from updater.decision import Decision, Reason
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.eviction.breaker import Breaker
@@ -150,6 +151,8 @@ class UpdaterState:
     dry_runs: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)
     # Of workloads whose pods wait for capacity, by VPA UID.
     demands: Mapping[str, tuple[CapacityDemand, ...]] = field(default_factory=dict)
+    # Room for replacements that are on no node yet, by the UID of the evicted pod.
+    reservations: Reservations = field(default_factory=dict)
     waits_for_room: bool = False  # some pod, for room for its replacement
 
     def of(self, uid: str) -> PodMemory:

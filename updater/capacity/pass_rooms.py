@@ -2,12 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Generator, Mapping
+from datetime import datetime
 
 from common.scheduling.room import Room
+from updater.capacity.reservations import Reservations, reserved_rooms, still_reserved
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_node import LiveNode
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.node_rooms import NodeRooms
+
+_NONE: Reservations = {}
 
 
 class PassRooms:
@@ -17,17 +21,27 @@ class PassRooms:
     """
 
     def __init__(
-        self, nodes: Mapping[str, LiveNode], pods: Mapping[str, Mapping[str, LivePod]]
+        self,
+        nodes: Mapping[str, LiveNode],
+        pods: Mapping[str, Mapping[str, LivePod]],
+        reserved: Reservations = _NONE,
     ) -> None:
+        self.reserved = reserved  # by earlier passes
         self._nodes = nodes
         self._pods = pods
         self._rooms: NodeRooms | None = None
         self._grown: defaultdict[str, Room] = defaultdict(Room)  # by resizes, before the measuring
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot) -> "PassRooms":
-        """Return the rooms of a snapshot, not measured yet."""
-        return cls(snapshot.nodes, snapshot.pods)
+    def of(
+        cls, snapshot: ClusterSnapshot, reserved: Reservations = _NONE, *, now: datetime
+    ) -> "PassRooms":
+        """Return the rooms of a snapshot, not measured yet.
+
+        ``reserved`` is the room for replacements of evicted pods; what is used by now doesn't
+        count.
+        """
+        return cls(snapshot.nodes, snapshot.pods, still_reserved(reserved, snapshot, now=now))
 
     @property
     def are_known(self) -> bool:
@@ -42,6 +56,8 @@ class PassRooms:
         if self._rooms is None:
             found = yield from NodeRooms.measure(self._nodes, self._pods)
             if self._rooms is None:
+                for node, room in reserved_rooms(self.reserved, self._pods):
+                    found.shrink(node, room)
                 for node, growth in self._grown.items():
                     found.shrink(node, growth)
                 self._rooms = found

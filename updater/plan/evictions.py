@@ -95,8 +95,7 @@ def _evict(
     vpa_plan.count_eviction(pod)
     if controller is None or not _needs_dry_run(vpa_plan, controller):
         vpa_plan.preflight.take_for_replacement(pod)
-        room.take(pod)
-        vpa_plan.add(each, outcome, EvictPod())
+        vpa_plan.add(each, outcome, EvictPod(room.take(pod)))
     elif controller in tried:
         vpa_plan.add(each, outcome, waits=True)
     else:

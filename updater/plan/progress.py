@@ -6,6 +6,7 @@ from typing import Self
 
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservations
 from updater.decision import Decision
 from updater.eviction.breaker import Breaker
 from updater.eviction.disruption_budget import ReplicaGroup
@@ -26,6 +27,7 @@ class VpaProgress:
     dry_runs: Mapping[Controller, Decision | None] = field(default_factory=dict)  # of this pass
     refusals: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)  # to remember
     demands: Mapping[Controller, CapacityDemand] = field(default_factory=dict)  # by workload
+    reservations: Reservations = field(default_factory=dict)  # of this pass
     evicted: bool = False  # a pod of the VPA
     resized: bool = False
 

@@ -7,6 +7,7 @@ from common.quantity import QuantityError
 from common.scheduling.room import Room
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand, CapacityMode
+from updater.capacity.reservations import FoundRoom
 from updater.capacity.room_check import Shortage, dies_anyway, find_room, wait_for_room
 from updater.decision import Decision, Reason, leave
 from updater.eviction.breaker import Breaker, breaker_wait, record_eviction
@@ -67,18 +68,20 @@ class ReplacementRoom:
             now=context.now,
         )
 
-    def take(self, pod: LivePod) -> None:
+    def take(self, pod: LivePod) -> FoundRoom | None:
         """Use room for the replacement of a pod whose eviction is planned, if there is any."""
+        self._count(pod)
         if self._rooms is None:
-            return
+            return None
         try:
             need = self._plan.preflight.need_of_replacement(pod)
             node = self._rooms.find(pod, need)
-            if node is not None:
-                self._rooms.take(node, pod, need)
+            if node is None:
+                return None
+            self._rooms.take(node, pod, need)
         except QuantityError:
-            return
-        self._count(pod)
+            return None
+        return FoundRoom(node, need)
 
     def _demand(self, workload: Controller, pod: LivePod, spec: PodSpec, need: Room) -> None:
         if self._budgets is None:
