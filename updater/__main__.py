@@ -29,6 +29,7 @@ from common.version import user_agent
 from updater import debugging
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.detection import CapacityDetection
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -68,9 +69,14 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         seconds = settings.interval.total_seconds()
         metrics.interval.set(seconds)
         errors = metrics.object_errors
+        acting: Updater | None = None
         trigger = None
         if settings.event_driven:
-            trigger = EventTrigger(seconds, ignored=settings.ignored_vpa_object_namespaces)
+            trigger = EventTrigger(
+                seconds,
+                ignored=settings.ignored_vpa_object_namespaces,
+                waits_for_room=lambda: acting is not None and acting.waits_for_room,
+            )
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
@@ -89,7 +95,6 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         writer = client if campaign is None else client.guarded(campaign.check)
 
-        acting: Updater | None = None
         history = ActionHistory()
 
         async def plan(scope: Scope) -> PassPreview | NotNow:
@@ -126,6 +131,11 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                     TemplatePods(client, caches.controllers)
                     if settings.replacement_dry_run
                     else None
+                ),
+                capacity=CapacityDetection(
+                    client,
+                    settings.capacity_check,
+                    sees_all_pods=not settings.vpa_object_namespace,
                 ),
             )
 

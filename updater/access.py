@@ -16,6 +16,7 @@ from common.kube.endpoints import (
     VPAS,
 )
 from common.read_api import reviews
+from updater.capacity.detection import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 
 ACCESS = (
     *targets.ACCESS,
@@ -25,6 +26,9 @@ ACCESS = (
     RESOURCE_QUOTAS.access("list", "watch"),
     VPAS.access("list", "watch"),
     NODES.access("list", "watch"),  # optional: the capacity of nodes
+    # Optional: whether an autoscaler adds nodes for Pending pods.
+    NODE_POOLS.access("list"),
+    CONFIG_MAPS.access("get", names=(STATUS_NAME,)),
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
     PODS.access("patch"),  # a resize can't set its annotation
