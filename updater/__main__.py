@@ -30,6 +30,8 @@ from updater import debugging
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.capacity.detection import CapacityDetection
+from updater.capacity.provisioner import Provisioner
+from updater.capacity.provisioning_plan import ProvisioningLimits
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -96,6 +98,15 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         writer = client if campaign is None else client.guarded(campaign.check)
 
         history = ActionHistory()
+        provisioner = Provisioner(
+            client,
+            writer,
+            pods=caches.pods,
+            controllers=caches.controllers,
+            clock=clock,
+            limits=ProvisioningLimits(timeout=settings.capacity_timeout),
+            namespace=settings.vpa_object_namespace,
+        )
 
         async def plan(scope: Scope) -> PassPreview | NotNow:
             if acting is not None:
@@ -137,6 +148,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                     settings.capacity_check,
                     sees_all_pods=not settings.vpa_object_namespace,
                 ),
+                provisioner=provisioner,
             )
 
             async def cycle() -> None:
@@ -162,8 +174,10 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             profiling=settings.profiling,
             routers=routers,
         )
-        background: list[service.Background] = [ops.run, events.run]
-        background += [cache.run for cache in caches.followed()]
+        background: list[service.Background] = [
+            *(ops.run, events.run, provisioner.run),
+            *(cache.run for cache in caches.followed()),
+        ]
         if campaign is not None:
             background.append(campaign.run)
         await service.serve(main, background=tuple(background))

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 _TICK = 1.0  # seconds between checks of requests whose places may be taken
 _REDISCOVER = timedelta(minutes=5)  # while no API is served
 _REDISCOVER_SERVED = timedelta(hours=1)  # for a newer version
-_LIST_AGAIN = timedelta(minutes=1)  # without demands and objects
+_LIST_AGAIN = timedelta(minutes=10)  # without demands and objects
 _SELECTOR = f"{MANAGED_BY}={MANAGER}"
 _TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
     endpoint.kind: endpoint.as_dicts() for endpoint in WORKLOADS
@@ -79,8 +79,9 @@ class Provisioner:
     """Keeps one CapacityBuffer or ProvisioningRequest for each workload with demand.
 
     ``client`` reads, and ``writer`` writes while this process leads. ``reconcile`` is called after
-    each pass. Between passes ``run`` removes what the replacements have taken. All objects that
-    have our label in ``namespace`` are ours; empty: in all namespaces.
+    each pass, without demands too, because a former process may have left objects. Between passes
+    ``run`` removes what the replacements have taken. All objects that have our label in
+    ``namespace`` are ours; empty: in all namespaces.
     """
 
     def __init__(
@@ -146,18 +147,6 @@ class Provisioner:
                 return self._unavailable(demands)
             self._solved()
             return CapacityRequests(by_workload=requests)
-
-    async def clean_up(self) -> None:
-        """Delete all objects of former processes; without the right to list them, do nothing."""
-        async with self._lock:
-            now = self._clock.now()
-            try:
-                listed = await self._list(now)
-            except (KubeError, DecodeError) as error:
-                logger.info("can't look for capacity requests", extra={"error": str(error)})
-                return
-            await self._clear(listed)
-            await self._execute(ProvisioningPlan(deletions=tuple(listed.objects)), now)
 
     async def run(self) -> None:
         """Remove requests between passes as soon as replacements have taken their places."""
@@ -290,7 +279,8 @@ class Provisioner:
             body = request_body(creation, manager=MANAGER, timeout=self._limits.timeout)
             answer = await self._writer.create(endpoint, body, namespace=workload.namespace)
         except _TRANSIENT:
-            return ""  # the next pass lists what was created
+            self._listed_at = None  # the next pass finds what was created
+            return ""
         except (KubeError, DecodeError) as error:
             if created:
                 await self._delete_template(workload.namespace, creation.name)
@@ -398,7 +388,7 @@ class Provisioner:
     def _block(self, text: str, now: datetime, *, pause: timedelta | None = None) -> None:
         until = now + (self._limits.first_pause if pause is None else pause)
         if self._problem is None or self._problem[0] != text:
-            logger.warning("capacity can't be requested", extra={"cause": text})
+            logger.info("capacity can't be requested", extra={"cause": text})
         self._problem = (text, until)
 
     def _solved(self) -> None:

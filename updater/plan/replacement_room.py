@@ -97,7 +97,13 @@ class ReplacementRoom:
         vpa = self._plan.scaled.vpa.metadata
         self.demands[workload] = (
             CapacityDemand(
-                workload=workload, vpa=vpa.uid, vpa_name=vpa.name, spec=spec, need=need, count=1
+                workload=workload,
+                vpa=vpa.uid,
+                vpa_name=vpa.name,
+                spec=spec,
+                need=need,
+                count=1,
+                pod=pod.metadata.name,
             )
             if known is None
             else replace(known, count=known.count + 1)
