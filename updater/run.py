@@ -256,7 +256,7 @@ class Updater:
         found = await self._new_source().take(awaited=self._state.awaited, scope=scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
-        mode = CapacityMode.OFF if self._capacity is None else self._capacity.mode
+        mode = await self._capacity_mode()
         context = self._context(found.snapshot, admission, capacity_mode=mode)
         return PassPreview(
             taken_at=context.now,

@@ -105,11 +105,6 @@ class CapacityDetection:
         self._nodes_at: float | None = None  # when the cache of nodes was fresh
         self._effective: EffectiveMode | None = None
 
-    @property
-    def mode(self) -> CapacityMode:
-        """Return the mode of the last pass; before the first, OFF."""
-        return CapacityMode.OFF if self._effective is None else self._effective.mode
-
     async def refresh(self, *, nodes_fresh: bool, requests: str | None) -> CapacityMode:
         """Return the mode of the next pass.
 

@@ -90,7 +90,7 @@ class ReplacementRoom:
         known, now = self.demands.get(workload), self._plan.context.now
         if known is not None and known.need != need:
             return
-        if not self._budgets.allows(pod):
+        if pod.status.phase != "Pending" and not self._budgets.allows(pod):
             return
         if self._breaker is not None and breaker_wait(self._breaker, now=now) is not None:
             return
