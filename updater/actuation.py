@@ -34,7 +34,13 @@ from updater.state import ResizeBlocked
 logger = logging.getLogger(__name__)
 
 _RESIZED = "Pod was resized in place by VPA Updater."  # the reference's words
-_WOULD_BE_REFUSED = "the API server would refuse its replacement"
+_SKIPPED_BECAUSE = {
+    Reason.REPLACEMENT_WOULD_BE_REFUSED: "the API server would refuse its replacement",
+    Reason.REPLACEMENT_LACKS_RECOMMENDATION: "its replacement would be no better",
+    Reason.NO_CAPACITY: "no node has room",
+    Reason.CAPACITY_REQUESTED: "room is requested",
+    Reason.CAPACITY_REFUSED: "no room was provided",
+}
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
 _SKIPPED = (
     "Previously recorded in-place update was infeasible, current recommendation is not lower than "
@@ -140,8 +146,7 @@ class PodActuator:
                 text = _with(reason, "is no longer blocked.", vpa, changes)
                 self._report_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
             case EvictionSkipped(decision, changes):
-                lacks = decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
-                cause = "its replacement would be no better" if lacks else _WOULD_BE_REFUSED
+                cause = _SKIPPED_BECAUSE[decision.reason]
                 text = f"Pod is not evicted, {cause}: {decision.detail}."
                 text = _with(decision.reason, text, vpa, changes)
                 self._events.event(about, NORMAL, "EvictionSkipped", text)

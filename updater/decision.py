@@ -126,6 +126,18 @@ class Reason(Code):
         "actuation_suspended",
         "Replacements came up wrong, or not at all; one probe an hour.",
     )
+    NO_CAPACITY = (
+        "no_capacity",
+        "No Ready, eligible node has room for the pod that follows (--capacity-check).",
+    )
+    CAPACITY_REQUESTED = (
+        "capacity_requested",
+        "Room for the pod that follows is requested from the cluster's autoscaler.",
+    )
+    CAPACITY_REFUSED = (
+        "capacity_refused",
+        "The request for room was refused, or timed out; it is made again later.",
+    )
     VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
     RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."
     RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is applying the resize."
@@ -169,6 +181,11 @@ class Decision:
         return self.reason in _PREFLIGHT
 
     @property
+    def is_about_room(self) -> bool:
+        """Return whether the pod waits for room for its replacement."""
+        return self.reason in _ABOUT_ROOM
+
+    @property
     def needs_nothing(self) -> bool:
         """Return whether the pod needs no update."""
         return self.reason in _NEED_NOTHING
@@ -186,6 +203,7 @@ _NEED_NOTHING = frozenset(
 _PREFLIGHT = frozenset(
     {Reason.REPLACEMENT_WOULD_BE_REFUSED, Reason.REPLACEMENT_LACKS_RECOMMENDATION}
 )
+_ABOUT_ROOM = frozenset({Reason.NO_CAPACITY, Reason.CAPACITY_REQUESTED, Reason.CAPACITY_REFUSED})
 
 
 def ending(since: datetime | None, pause: timedelta) -> datetime | None:

@@ -9,6 +9,8 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import NO_REQUESTS, CapacityMode, CapacityRequests
+from updater.capacity.pass_rooms import PassRooms
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.resize.resize_timeouts import Timeouts
@@ -30,6 +32,7 @@ class Rules:
     checks_outcomes: bool = True  # of evictions, by the circuit breaker
     boost_bound: Quantity = ZERO  # of the CPU of a start-up boost; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP
+    capacity_timeout: timedelta = timedelta(minutes=10)  # of a request for capacity
 
     @property
     def most_boost(self) -> Quantity | None:
@@ -51,7 +54,7 @@ class Templates(Protocol):
 class PassContext:
     """The common inputs of the plans of all VPAs in a pass.
 
-    They are constant during the pass except ``quotas``, which planned actions use.
+    They are constant during the pass except ``quotas`` and ``rooms``, which planned actions use.
     """
 
     rules: Rules
@@ -60,5 +63,8 @@ class PassContext:
     now: datetime
     admission_ready: bool
     quotas: QuotaUse
+    rooms: PassRooms
     errors: ObjectErrors
     templates: Templates | None = None  # None: no dry runs
+    capacity_mode: CapacityMode = CapacityMode.OFF  # never AUTO
+    capacity_requests: CapacityRequests = NO_REQUESTS

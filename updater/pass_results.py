@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservation
 from updater.decision import Decision, Reason
 from updater.decision_log import log_change
 from updater.eviction.breaker import Breaker
@@ -30,6 +32,9 @@ class PassResults:
         self._breakers: dict[str, Breaker] = {}
         self._tried: set[Controller] = set()
         self._refusals: dict[Controller, DryRunRefusal] = {}
+        self._demands: dict[str, tuple[CapacityDemand, ...]] = {}
+        self._reservations: dict[str, Reservation] = {}
+        self._visited: set[str] = set()  # VPA UIDs
         self.figures = PassFigures()
 
     def count_idle(self, scaled: AutoscaledPods) -> bool:
@@ -46,6 +51,7 @@ class PassResults:
         if found is None or not found.holds_for(scaled, now=self._context.now):
             return False
         self._idle_vpas[key] = found
+        self._visited.add(scaled.vpa.metadata.uid)
         for decision, count in found.decisions:
             self.figures.candidates[decision] += count
         self.figures.count_idle(scaled.mode, len(scaled.pods))
@@ -64,7 +70,11 @@ class PassResults:
         before = memory.decision
         stands = before is not None and (
             decision.reason is Reason.NO_TURN
-            or (before == decision and before.until == decision.until)
+            or (
+                before == decision
+                and before.until == decision.until
+                and before.detail == decision.detail
+            )
         )
         since = memory.decided_at if before == decision else self._context.now
         after = memory if stands else _deciding(memory, decision, since)
@@ -76,6 +86,9 @@ class PassResults:
     def finish(self, assessment: Assessment, progress: VpaProgress) -> None:
         """Remember the state of a VPA."""
         scaled = assessment.scaled
+        self._visited.add(scaled.vpa.metadata.uid)
+        if progress.demands:
+            self._demands[scaled.vpa.metadata.uid] = tuple(progress.demands.values())
         if assessment.rest is not None:
             self._idle_vpas[key_of(scaled.vpa)] = assessment.rest
         self._observed_daemons.update(assessment.observed_daemons)
@@ -83,6 +96,7 @@ class PassResults:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
+        self._reservations.update(progress.reservations)
 
     def state(self, *, complete: bool) -> UpdaterState:
         """Return the next state; ``complete``: all VPAs were visited."""
@@ -97,8 +111,18 @@ class PassResults:
             observed_daemons=self._observed_daemons
             if complete
             else {**before.observed_daemons, **self._observed_daemons},
+            reservations={**self._context.rooms.reserved, **self._reservations},
+            waits_for_room=any(each.is_about_room for each in self.figures.candidates)
+            or (before.waits_for_room and not complete),
+            demands={**self._earlier_demands(), **self._demands},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
+
+    def _earlier_demands(self) -> dict[str, tuple[CapacityDemand, ...]]:
+        """Return the demands of VPAs that an incomplete pass didn't reach."""
+        reached, demands = self._visited, self._context.before.demands
+        present = {each.vpa.metadata.uid for each in self._context.snapshot.autoscaled}
+        return {uid: each for uid, each in demands.items() if uid in present and uid not in reached}
 
 
 def _deciding(memory: PodMemory, decision: Decision, since: datetime | None) -> PodMemory:

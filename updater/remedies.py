@@ -40,6 +40,12 @@ REMEDIES: Mapping[Reason, str] = {
     "recommendation.",
     Reason.ACTUATION_SUSPENDED: "One new pod that has the recommendation: check admission, quotas "
     "and the scheduler.",
+    Reason.NO_CAPACITY: "A node with more free room that the pod may run on, or a lower maxAllowed "
+    "in the VPA; --capacity-check=off evicts the pod without room.",
+    Reason.CAPACITY_REQUESTED: "A node that the autoscaler adds: see the conditions of the object "
+    "that the detail names.",
+    Reason.CAPACITY_REFUSED: "Change what the detail says, such as the limits of the autoscaler or "
+    "its rights; the request is made again.",
     Reason.VPA_CHANGED: _TRIED_AGAIN,
     Reason.RESIZE_DEFERRED: "Room on the node, or the end of the time-out, after which modes with "
     "evictions evict the pod.",

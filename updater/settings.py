@@ -14,6 +14,7 @@ from common.runtime.settings import (
     debug_flag,
     lease_name_flag,
 )
+from updater.capacity.capacity_requests import CapacityMode
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
@@ -149,6 +150,25 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         "pass; don't evict if the API server refuses it or it lacks the recommendation. Needs"
         " deploy/components/dry-run-preflight.",
     )
+    capacity_check: CapacityMode = flag(
+        "--capacity-check",
+        default=CapacityMode.AUTO,
+        parse=CapacityMode.parse,
+        group="Room for replacements",
+        metavar="MODE",
+        help="Choose what happens before an eviction whose replacement would have no room on any "
+        "node: provision requests capacity and evicts once it is there, wait evicts once a node "
+        "has room, off evicts at once. auto: provision if the cluster serves CapacityBuffers or "
+        "ProvisioningRequests, else off with Karpenter or the cluster autoscaler, else wait.",
+    )
+    capacity_timeout: timedelta = flag(
+        "--capacity-timeout",
+        default=timedelta(minutes=10),
+        parse=positive_duration,
+        group="Room for replacements",
+        help="Withdraw a request for capacity if there is no room after this time; the pod isn't "
+        "evicted, and the request is made again later.",
+    )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
         default=ZERO,
@@ -235,6 +255,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
             checks_outcomes=self.eviction_outcome_check,
             boost_bound=self.max_allowed_cpu_boost,
             pod_level=self.pod_level_resources,
+            capacity_timeout=self.capacity_timeout,
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

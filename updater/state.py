@@ -9,6 +9,8 @@ from common.api.core import Pod
 from common.quantity import Quantity
 from common.recommendation.resource_changes import ResourceChange
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservations
 from updater.decision import Decision, Reason
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.eviction.breaker import Breaker
@@ -147,6 +149,11 @@ class UpdaterState:
     observed_daemons: Mapping[Controller, ObservedDaemons] = field(default_factory=dict)
     # Replacements that the API server refused in a dry run.
     dry_runs: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)
+    # Of workloads whose pods wait for capacity, by VPA UID.
+    demands: Mapping[str, tuple[CapacityDemand, ...]] = field(default_factory=dict)
+    # Room for replacements that are on no node yet, by the UID of the evicted pod.
+    reservations: Reservations = field(default_factory=dict)
+    waits_for_room: bool = False  # some pod, for room for its replacement
 
     def of(self, uid: str) -> PodMemory:
         return self.pods.get(uid, NO_MEMORY)
@@ -162,9 +169,10 @@ class UpdaterState:
         return UpdaterState(kept, self.breakers)
 
     def about(self, vpas: Collection[str]) -> "UpdaterState":
-        """Return the state without the breakers of deleted VPAs; ``vpas`` are existing UIDs."""
-        kept = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
-        return replace(self, breakers=kept)
+        """Return the state without that of deleted VPAs; ``vpas`` are existing UIDs."""
+        breakers = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
+        demands = {uid: demand for uid, demand in self.demands.items() if uid in vpas}
+        return replace(self, breakers=breakers, demands=demands)
 
     @property
     def awaited(self) -> dict[str, frozenset[Controller]]:

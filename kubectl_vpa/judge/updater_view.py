@@ -53,6 +53,7 @@ _PASSING = frozenset(
         Reason.STARTUP_BOOSTED,
         Reason.OOM_NOT_LEARNT_YET,
         Reason.REPLACEMENT_UNVERIFIED,
+        Reason.CAPACITY_REQUESTED,
         Reason.VPA_CHANGED,
         Reason.RESIZE_UNKNOWN,
         Reason.RESIZE_RETRY,

@@ -23,6 +23,8 @@ from fixed_clock import FixedClock
 from live_specs import schedulable
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.capacity_requests import NO_REQUESTS, CapacityMode, CapacityRequests
+from updater.capacity.pass_rooms import PassRooms
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import BreakerTransition
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -232,6 +234,8 @@ async def run(
     stop: asyncio.Event | None = None,
     replacements: TemplatePods | None = None,
     history: ActionHistory | None = None,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
 ) -> UpdaterState:
     """Run one pass; return the new state."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
@@ -247,15 +251,19 @@ async def run(
         deadline=asyncio.get_running_loop().time() + seconds if deadline is None else deadline,
         stop=stop or asyncio.Event(),
     )
+    before, now = state or UpdaterState(), clock.now()
     context = PassContext(
         snapshot=given,
-        before=state or UpdaterState(),
+        before=before,
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given, before.reservations, now=now),
         rules=rules,
-        now=clock.now(),
+        now=now,
         admission_ready=admission_ready,
         errors=metrics.object_errors,
         templates=replacements,
+        capacity_mode=capacity,
+        capacity_requests=requests,
     )
     current = UpdatePass(context=context, executor=executor, actuator=actuator, metrics=metrics)
     return await current.run()
@@ -268,16 +276,22 @@ def context_of(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
 ) -> PassContext:
     """Return the context of a pass over the snapshot."""
+    before = state or UpdaterState()
     return PassContext(
         snapshot=given,
-        before=state or UpdaterState(),
+        before=before,
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given, before.reservations, now=now),
         rules=rules,
         now=now,
         admission_ready=admission_ready,
         errors=ObjectErrors("updater", CollectorRegistry()),
+        capacity_mode=capacity,
+        capacity_requests=requests,
     )
 
 
@@ -288,7 +302,17 @@ async def preview(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
 ) -> dict[str, Decision]:
     """Return the decisions of a pass by pod UID."""
-    context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
+    context = context_of(
+        given,
+        state,
+        rules=rules,
+        admission_ready=admission_ready,
+        now=now,
+        capacity=capacity,
+        requests=requests,
+    )
     return await preview_pass(context)

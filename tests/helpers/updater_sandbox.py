@@ -23,6 +23,8 @@ from sandbox.virtual_time import VirtualClock
 from synced_caches import following
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.capacity_requests import CapacityMode, CapacityProvisioner
+from updater.capacity.detection import CapacityDetection
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -65,6 +67,8 @@ class UpdaterSandbox:
         registry: CollectorRegistry | None = None,
         dry_run: bool = False,
         targets: type[Targets] = Targets,
+        capacity: CapacityMode = CapacityMode.OFF,
+        provisioner: CapacityProvisioner | None = None,
     ) -> Updater:
         """Return a new updater without state."""
 
@@ -85,6 +89,8 @@ class UpdaterSandbox:
             stop=self.stop,
             history=ActionHistory(),
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
+            capacity=CapacityDetection(self.client, capacity, sees_all_pods=True),
+            provisioner=provisioner,
         )
 
     async def deploy(

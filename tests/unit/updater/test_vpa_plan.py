@@ -190,6 +190,7 @@ async def test_the_random_clusters_have_nearly_all_reasons() -> None:
         Reason.REPLACEMENT_LACKS_RECOMMENDATION,
         *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
         *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),
+        *(Reason.NO_CAPACITY, Reason.CAPACITY_REQUESTED, Reason.CAPACITY_REFUSED),
         *(Reason.EVICTION_FAILED, Reason.RATE_LIMITED, Reason.NO_TURN),
     }
     assert set(Reason) - set(seen) <= failures, seen
