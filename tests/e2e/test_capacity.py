@@ -131,6 +131,8 @@ async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
             await here.autoscaler.start_node()
         for kind in kinds:
             await create_workload(case, kind, pool=here.autoscaler.pool)
+        for kind in kinds:  # the nodes are full now
+            await case.set_recommendation(kind.kind.lower(), app=AFTER)
         await here.recommend()
 
         async def all_are_requested() -> bool:
@@ -143,7 +145,7 @@ async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
 
 
 async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None:
-    """Create a workload of two pods, named after its kind, and its VPA with a recommendation."""
+    """Create a workload of two pods, named after its kind, and its VPA."""
     name = kind.kind.lower()
     mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     pods = template(
@@ -168,4 +170,3 @@ async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None
     target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
     await case.create_vpa(name, "Recreate", targetRef=target, recommenders=OTHER_RECOMMENDER)
     await case.wait_until_ready(name)
-    await case.set_recommendation(name, app=AFTER)
