@@ -174,12 +174,9 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             profiling=settings.profiling,
             routers=routers,
         )
-        background: list[service.Background] = [
-            *(ops.run, events.run, provisioner.run),
-            *(cache.run for cache in caches.followed()),
-        ]
-        if campaign is not None:
-            background.append(campaign.run)
+        background: list[service.Background] = [cache.run for cache in caches.followed()]
+        background += [] if campaign is None else [campaign.run]
+        background += [ops.run, events.run, provisioner.run]
         await service.serve(main, background=tuple(background))
 
 

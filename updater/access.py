@@ -15,13 +15,12 @@ from common.kube.endpoints import (
     RESOURCE_QUOTAS,
     STATEFUL_SETS,
     VPAS,
-    WORKLOADS,
     Access,
 )
 from common.read_api import reviews
 from updater.capacity.detection import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 from updater.capacity.provisioning_plan import RequestKind
-from updater.capacity.request_apis import RESOURCES
+from updater.capacity.request_apis import REQUESTING_WORKLOADS, RESOURCES
 from updater.capacity.request_objects import GROUP
 
 ACCESS = (
@@ -39,7 +38,7 @@ ACCESS = (
     Access(GROUP, RESOURCES[RequestKind.BUFFER], ("list", "create", "patch", "delete")),
     Access(GROUP, RESOURCES[RequestKind.REQUEST], ("list", "create", "delete")),
     POD_TEMPLATES.access("list", "create", "delete"),
-    *(each.access("get") for each in WORKLOADS),
+    *(each.access("get") for each in REQUESTING_WORKLOADS),
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
     PODS.access("patch"),  # a resize can't set its annotation

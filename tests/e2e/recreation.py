@@ -5,15 +5,17 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from common.kube.endpoints import PODS
+from capacity_definitions import BUFFERS
+from common.kube.endpoints import PODS, Endpoint
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import UPDATER
-from e2e.simulated_autoscaler import POOL, SimulatedAutoscaler, running, served_buffers
+from e2e.simulated_autoscaler import POOL, SimulatedAutoscaler, running, served
 
 NODE_CPU = 2000  # millicores
-_BEFORE = {"cpu": "450m", "memory": "64Mi"}
-_AFTER = {"cpu": "1900m", "memory": "64Mi"}
+BEFORE = {"cpu": "450m", "memory": "64Mi"}
+AFTER = {"cpu": "1900m", "memory": "64Mi"}
 _ON_A_NODE = 4  # pods, before
 _SECONDS_PER_POD = 20.0
 
@@ -56,7 +58,7 @@ class Site:
 
     async def recommend(self, **amounts: str) -> None:
         """Recommend other resources than the pods have."""
-        await self.case.set_recommendation("web", app={**_AFTER, **amounts})
+        await self.case.set_recommendation("web", app={**AFTER, **amounts})
 
     async def wait_until_recreated(self) -> None:
         """Wait until all pods have the recommendation."""
@@ -70,11 +72,16 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    case: Case, *arguments: str, replicas: int, delay: float, refuses: str = ""
+    case: Case,
+    *arguments: str,
+    replicas: int,
+    delay: float,
+    refuses: str = "",
+    kind: Endpoint[dict[str, Any]] = BUFFERS,
 ) -> AsyncIterator[Site]:
     """Deploy pods that fill their nodes, and restart the updater with these arguments.
 
-    A replacement takes a whole node.
+    A replacement takes a whole node. ``kind`` is how capacity can be requested.
     """
     kubelets = case.cluster.control_plane.kubelets
     autoscaler = SimulatedAutoscaler(
@@ -90,14 +97,14 @@ async def site(
     await case.deploy(
         "web",
         replicas=replicas,
-        requests=_BEFORE,
+        requests=BEFORE,
         spec={"nodeSelector": {POOL: autoscaler.pool}},
     )
     await case.wait_until_ready("web", replicas)
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
     times = PendingTimes()
     async with (
-        served_buffers(case.cluster.client),
+        served(case.cluster.client, kind),
         case.cluster.installation.with_arguments(UPDATER, *arguments),
         running(autoscaler),
         asyncio.TaskGroup() as group,

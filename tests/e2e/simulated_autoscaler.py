@@ -15,7 +15,7 @@ from typing import Any
 from capacity_definitions import BUFFERS, capacity_definition
 from common.errors import KubeError, NotFoundError
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import NODES, POD_TEMPLATES, PODS
+from common.kube.endpoints import NODES, POD_TEMPLATES, PODS, Endpoint
 from common.quantity import parse_milli
 from e2e.waiting import wait_for
 from sandbox.kubelet.node import NodeShape
@@ -168,13 +168,13 @@ async def running(autoscaler: SimulatedAutoscaler) -> AsyncIterator[SimulatedAut
 
 
 @asynccontextmanager
-async def served_buffers(client: KubeClient) -> AsyncIterator[None]:
-    """Serve CapacityBuffers during a block."""
-    definition = capacity_definition(BUFFERS)
+async def served(client: KubeClient, kind: Endpoint[_Object]) -> AsyncIterator[None]:
+    """Serve a kind of requests during a block."""
+    definition = capacity_definition(kind)
     name = definition["metadata"]["name"]
 
     async def is_served() -> bool:
-        await client.list(BUFFERS)
+        await client.list(kind)
         return True
 
     async def is_gone() -> bool:
@@ -186,11 +186,11 @@ async def served_buffers(client: KubeClient) -> AsyncIterator[None]:
 
     await client.create(DEFINITIONS, definition)
     try:
-        await wait_for(is_served, "buffers are served")
+        await wait_for(is_served, f"{kind.resource} are served")
         yield
     finally:
         await client.delete(DEFINITIONS, name)
-        await wait_for(is_gone, "buffers aren't served any more")
+        await wait_for(is_gone, f"{kind.resource} aren't served any more")
 
 
 def _cpu(spec: _Object) -> int:

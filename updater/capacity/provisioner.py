@@ -11,7 +11,7 @@ from common.api.provisioning import CapacityRequestObject
 from common.errors import DecodeError, KubeError, NotFoundError, NotLeadingError, UnreachableError
 from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import POD_TEMPLATES, WORKLOADS, Endpoint
+from common.kube.endpoints import POD_TEMPLATES, Endpoint
 from common.kube.targets import ControllerCaches
 from common.runtime.clock import Clock
 from common.target.owners import Controller, controller_of
@@ -33,7 +33,7 @@ from updater.capacity.provisioning_plan import (
     request_of_pause,
     settle,
 )
-from updater.capacity.request_apis import RequestApis, discover, preferred
+from updater.capacity.request_apis import REQUESTING_WORKLOADS, RequestApis, discover, preferred
 from updater.capacity.request_objects import (
     MANAGED_BY,
     parse_object,
@@ -52,7 +52,7 @@ _REDISCOVER_SERVED = timedelta(hours=1)  # for a newer version
 _LIST_AGAIN = timedelta(minutes=10)  # without demands and objects
 _SELECTOR = f"{MANAGED_BY}={MANAGER}"
 _TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
-    endpoint.kind: endpoint.as_dicts() for endpoint in WORKLOADS
+    endpoint.kind: endpoint.as_dicts() for endpoint in REQUESTING_WORKLOADS
 }
 _NOT_SERVED = "neither CapacityBuffer nor ProvisioningRequest is served"
 _TRANSIENT = (NotLeadingError, UnreachableError)  # the caller retries in the next pass

@@ -1,11 +1,19 @@
 """The served APIs through which an autoscaler can be asked for capacity."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from common.api.provisioning import CapacityRequestObject
 from common.kube.client import KubeClient
 from common.kube.discovery import served_resources, served_versions
-from common.kube.endpoints import Endpoint
+from common.kube.endpoints import (
+    DEPLOYMENTS,
+    JOBS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    Endpoint,
+)
 from updater.capacity.provisioning_plan import RequestKind
 from updater.capacity.request_objects import GROUP
 
@@ -14,6 +22,11 @@ RESOURCES = {
     RequestKind.REQUEST: "provisioningrequests",
 }
 """The plural names, in the order of preference."""
+
+REQUESTING_WORKLOADS: tuple[Endpoint[Any], ...] = (
+    *(DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS, JOBS),
+)
+"""The workloads for whose pods capacity is requested; another node doesn't help a DaemonSet."""
 
 RequestApis = Mapping[RequestKind, Endpoint[CapacityRequestObject]]
 

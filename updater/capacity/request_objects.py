@@ -83,7 +83,7 @@ def pod_template(creation: Creation, owner: Mapping[str, Any], *, manager: str) 
 
     ``owner`` is the workload as the API server stores it.
     """
-    template = _template(owner, creation.demand.workload.kind)
+    template = owner["spec"]["template"]
     meta = template.get("metadata") or {}
     return {
         "metadata": metadata(creation, manager=manager),
@@ -184,14 +184,6 @@ def _record(meta: ObjectMeta) -> _Record | None:
         return _records.decode((meta.annotations or {}).get(RECORD, ""))
     except (msgspec.DecodeError, UnicodeError):
         return None
-
-
-def _template(owner: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    spec = owner["spec"]
-    found: Mapping[str, Any] = (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)[
-        "template"
-    ]
-    return found
 
 
 def _shaped(spec: Mapping[str, Any], demand: CapacityDemand, owner: Mapping[str, Any]) -> _Raw:

@@ -56,7 +56,8 @@ class ReplacementRoom:
             pod, candidate.processed.containers, requests=candidate.requests, now=context.now
         ):
             return None
-        workload = self._plan.scaled.workload_of(pod)
+        # Another node would not help the pod of a DaemonSet.
+        workload = None if found.own_node_only else self._plan.scaled.workload_of(pod)
         if context.capacity_mode is CapacityMode.PROVISION and workload is not None:
             self._demand(workload, pod, self._plan.preflight.replacement(pod), need)
         return wait_for_room(

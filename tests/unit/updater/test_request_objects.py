@@ -186,13 +186,6 @@ def test_claims_of_a_stateful_set(pod: str, volume: dict[str, Any]) -> None:
     ]
 
 
-def test_the_template_of_a_cron_job() -> None:
-    created = creation(workload=Controller("shop", "CronJob", "backup", "batch/v1"))
-    job = owner({"containers": [{"name": "app", "image": "shop:1"}]})
-    template = pod_template(created, {"spec": {"jobTemplate": job}}, manager=MANAGER)
-    assert template["template"]["metadata"] == {"labels": {"app": "web"}}
-
-
 # Reading
 
 
