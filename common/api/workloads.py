@@ -35,6 +35,8 @@ class TemplateSpec(Wire, frozen=True, kw_only=True):
     node_selector: Mapping[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class ResourcesTemplate(Wire, frozen=True, kw_only=True):

@@ -39,8 +39,8 @@ class CachedPod(Pod, frozen=True, kw_only=True):
     """A pod in the recommender's cache, which needs a fraction of the memory of a whole pod.
 
     It keeps the labels and containers for aggregation, requests, restarts and terminations for the
-    detection of OOM kills, and what decides on which nodes the pod fits. Replicas share equal
-    parts.
+    detection of OOM kills, and what decides on which nodes the pod fits and which quotas count it.
+    Replicas share equal parts.
     """
 
     spec: SchedulablePodSpec = SchedulablePodSpec()
@@ -83,7 +83,7 @@ def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
 
 
 def _kept_spec(spec: SchedulablePodSpec) -> SchedulablePodSpec:
-    """Keep the scaled containers, and the names of native sidecars that aren't scaled."""
+    """Keep the scaled containers, the names of other native sidecars, and facts for quotas."""
     containers = tuple(
         Container(name=each.name, resources=each.resources) for each in spec.containers
     )
@@ -96,7 +96,12 @@ def _kept_spec(spec: SchedulablePodSpec) -> SchedulablePodSpec:
         for each in spec.init_containers or ()
         if is_sidecar(each)
     )
-    return type(spec)(containers=containers, init_containers=sidecars or None)
+    return type(spec)(
+        containers=containers,
+        init_containers=sidecars or None,
+        priority_class_name=spec.priority_class_name,
+        active_deadline_seconds=spec.active_deadline_seconds,
+    )
 
 
 def _kept_status(pod: Pod) -> PodStatus:
