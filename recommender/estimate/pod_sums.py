@@ -1,11 +1,11 @@
 """The sum that a pod requests, or is limited to, as a function of the targets of its containers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from common.quantity import ZERO, Quantity
-from common.recommendation.pod_amounts import Amounts, PodAmounts
+from common.recommendation.pod_amounts import Amounts, Phase, PodAmounts
 from common.resources import CPU, RESOURCES, ResourceQuantities
 from common.scheduling.capping import Claims, capped_in_proportion
 
@@ -103,7 +103,8 @@ def pod_sums(
     ``scaled`` are the containers with a target, by resource; those in ``fixed_limits`` keep their
     limits. ``template`` are the resources in the workload's pod template, by container: they decide
     the ratio of limit and request, because a new pod starts from them. A pod-level amount replaces
-    the sum of the containers, and no target changes it.
+    the sum of the containers, and no target changes it. ``overhead`` counts in requests, and in
+    limits if the pod has any.
     """
     names = set[str]().union(*scaled.values())
     phases, stated = amounts.phases(names), template or {}
@@ -111,32 +112,40 @@ def pod_sums(
     for resource in RESOURCES:
         mine = frozenset(scaled.get(resource, ()))
         more = units(resource, overhead.get(resource, ZERO))
-        whole = amounts.stanza
         for part in (REQUESTS, LIMITS):
-            key, added = f"{part}.{resource}", more if part == REQUESTS else 0
-            if whole is not None and resource in _of(whole, part):
-                fixed = units(resource, _of(whole, part)[resource]) + added
-                found[key] = PodSum((PhaseSum(fixed),))
-                continue
-            sums = []
-            for phase in phases:
-                ratios: dict[str, Fraction] = {}
-                amounts_now = dict[str, int]()
-                fixed = units(resource, _of(phase.fixed, part).get(resource, ZERO)) + added
-                for name, present in phase.scaled.items():
-                    ratio = None
-                    if name in mine and part == REQUESTS:
-                        ratio = Fraction(1)
-                    elif name in mine and name not in fixed_limits:
-                        ratio = limit_ratio(resource, (stated.get(name), present))
-                    amount = units(resource, _of(present, part).get(resource, ZERO))
-                    if ratio is None:
-                        fixed += amount
-                    else:
-                        ratios[name], amounts_now[name] = ratio, amount
-                sums.append(PhaseSum(fixed, ratios, amounts_now))
-            found[key] = PodSum(tuple(sums))
+            follow = mine if part == REQUESTS else mine.difference(fixed_limits)
+            sums = tuple(_phase_sum(each, part, resource, follow, stated) for each in phases)
+            if amounts.stanza is not None and resource in _of(amounts.stanza, part):
+                sums = (PhaseSum(units(resource, _of(amounts.stanza, part)[resource])),)
+            is_limited = any(each.fixed or each.ratios for each in sums)
+            if more and (part == REQUESTS or is_limited):
+                sums = tuple(replace(each, fixed=each.fixed + more) for each in sums)
+            found[f"{part}.{resource}"] = PodSum(sums)
     return found
+
+
+def _phase_sum(
+    phase: Phase,
+    part: str,
+    resource: str,
+    follow: Collection[str],
+    stated: Mapping[str, Amounts],
+) -> PhaseSum:
+    """Return the sum of a phase; the amounts of the containers in ``follow`` follow targets."""
+    fixed = units(resource, _of(phase.fixed, part).get(resource, ZERO))
+    ratios: dict[str, Fraction] = {}
+    present: dict[str, int] = {}
+    for name, each in phase.scaled.items():
+        ratio = None
+        if name in follow:
+            sources = (stated.get(name), each)
+            ratio = Fraction(1) if part == REQUESTS else limit_ratio(resource, sources)
+        now = units(resource, _of(each, part).get(resource, ZERO))
+        if ratio is None:
+            fixed += now
+        else:
+            ratios[name], present[name] = ratio, now
+    return PhaseSum(fixed, ratios, present)
 
 
 def limit_ratio(resource: str, sources: Sequence[Amounts | None]) -> Fraction | None:

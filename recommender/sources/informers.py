@@ -1,10 +1,11 @@
 """The recommender's informers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.core import Event, Pod
+from common.api.core import Event, Pod, ResourceQuota
 from common.api.meta import OwnedObject
 from common.features import FeatureGates
 from common.kube import endpoints
@@ -19,6 +20,7 @@ from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
 
 _NO_GATES = FeatureGates()
+_QUOTAS_HOLD = 600.0  # seconds
 
 
 class Informers:
@@ -31,6 +33,7 @@ class Informers:
         namespace: str,
         errors: ObjectErrors,
         features: FeatureGates = _NO_GATES,
+        with_quotas: bool = False,
     ) -> None:
         self.client = client
         self.ooms = OomFeed()
@@ -55,6 +58,9 @@ class Informers:
         self._checkpoints: Cache[OwnedObject] = Cache(
             client, NAMED, namespace=namespace, on_change=self._note_deleted
         )
+        self._quotas: Cache[ResourceQuota] | None = None
+        if with_quotas:
+            self._quotas = Cache(client, endpoints.RESOURCE_QUOTAS, namespace=namespace)
         self._deleted: set[tuple[str, str]] = set()
         self._controllers = ControllerCaches.create(client, namespace=namespace)
         self.targets = Targets(client, self._controllers)
@@ -68,13 +74,25 @@ class Informers:
     def background(self) -> tuple[Background, ...]:
         """Return the tasks that update the caches.
 
-        No caller waits for the cache of checkpoints: the permission to watch them may be missing.
+        No caller waits for checkpoints and quotas: the permission to watch them may be missing.
         """
         return tuple(cache.run for cache in self.all())
 
     def all(self) -> tuple[Cache[Any], ...]:
         """Return every cache, also those that no caller waits for."""
-        return (*self._caches, self._checkpoints)
+        quotas = () if self._quotas is None else (self._quotas,)
+        return (*self._caches, self._checkpoints, *quotas)
+
+    def quotas_by_namespace(self) -> Mapping[str, Mapping[str, ResourceQuota]]:
+        """Return the ResourceQuotas by namespace and name; an unchanged namespace is the same.
+
+        While their cache fails, the last ones hold for ten minutes: otherwise targets would grow
+        in an interruption that lasts seconds. Without the permission to read them there are none.
+        """
+        quotas = self._quotas
+        if quotas is None or not (quotas.fresh or quotas.age() < _QUOTAS_HOLD):
+            return {}
+        return quotas.snapshot.by_namespace()
 
     @property
     def synced(self) -> bool:
@@ -90,6 +108,8 @@ class Informers:
         """Wait until all caches have listed; from then on OOM kills count as new."""
         for cache in self._caches:
             await cache.wait_synced()
+        if self._quotas is not None:
+            await self._quotas.wait_tried()  # the first cycle must not publish targets without it
         self.ooms.go_live()
 
     async def wait_targets(self) -> None:
