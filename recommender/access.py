@@ -9,6 +9,7 @@ from common.kube.endpoints import (
     NAMESPACES,
     POD_METRICS,
     PODS,
+    RESOURCE_QUOTAS,
     VPAS,
     Access,
 )
@@ -20,6 +21,7 @@ ACCESS = (
     PODS.access("list", "watch"),
     EVENTS.access("list", "watch"),  # evictions by the kubelet count as OOM kills
     POD_METRICS.access("list"),
+    RESOURCE_QUOTAS.access("list", "watch"),  # optional: targets are lowered to them
     VPAS.access("get", "list", "watch"),
     VPAS.access("patch", subresource="status"),
     CHECKPOINTS.access("list", "watch", "create", "patch", "delete"),

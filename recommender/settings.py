@@ -18,7 +18,7 @@ from common.runtime.settings import (
 from recommender.estimate.estimation import EstimationSettings, Percentiles
 from recommender.estimate.post_processing import PostProcessingSettings
 from recommender.model.aggregates import AggregationRules, HalfLives
-from recommender.recommendation_flags import RecommendationFlags
+from recommender.recommendation_flags import ROUNDING, RecommendationFlags
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
@@ -119,6 +119,15 @@ class RecommenderSettings(
         group="OOM kills",
         metavar="BYTES",
         help="Raise memory by at least this much after an OOM kill, in bytes.",
+    )
+    cap_to_quotas: bool = flag(
+        "--cap-to-quotas",
+        default=True,
+        parse=boolean,
+        group=ROUNDING,
+        help="Lower targets so that the pods of the next rollout fit the ResourceQuotas of the "
+        "namespace, but not below minAllowed. The condition CappedByQuota states the numbers. "
+        "Without the permission to read ResourceQuotas it has no effect.",
     )
     checkpoints_gc_interval: timedelta = flag(
         "--checkpoints-gc-interval",

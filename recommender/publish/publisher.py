@@ -20,6 +20,7 @@ from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.publish.explanation import explanation
+from recommender.publish.quota_limits import QuotaLimits
 from recommender.publish.recommendation_quality import RecommendationQuality
 from recommender.publish.status_decision import (
     DecisionContext,
@@ -51,6 +52,7 @@ class Publisher:
         *,
         settings: PublishingSettings,
         fetching: Callable[[VpaKey], bool],
+        quotas: QuotaLimits,
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
@@ -59,6 +61,7 @@ class Publisher:
         self._usage = usage
         self._settings = settings
         self._fetching = fetching
+        self._quotas = quotas
         self._errors = metrics.object_errors
         self._clock = clock
         self._quality = RecommendationQuality(usage, metrics)
@@ -73,6 +76,7 @@ class Publisher:
         for key in self._records.keys() - vpas.keys():
             del self._records[key]
         await asyncio.sleep(0)
+        await self._quotas.begin_cycle(vpas)
         ordered = sorted(known, key=self._write_order)
         await asyncio.sleep(0)
         await self._writer.write(self._due(vpas, ordered), self._written)
@@ -152,6 +156,7 @@ class Publisher:
             settings=self._settings,
             fetching_history=self._fetching(key),
             now=now,
+            quotas=self._quotas.of(key),
         )
 
     def _written(self, decision: StatusDecision, answer: VerticalPodAutoscaler) -> None:

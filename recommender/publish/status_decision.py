@@ -17,11 +17,14 @@ from common.resources import CPU
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
+from recommender.estimate.quota_bounds import QuotaBound
+from recommender.estimate.quota_capping import WithinQuotas, quota_minimums, within_quotas
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
+from recommender.publish.quota_messages import quota_findings
 from recommender.publish.status import (
     ConditionType,
     LittleHistory,
@@ -70,6 +73,7 @@ class DecisionContext:
     settings: PublishingSettings
     fetching_history: bool  # a part of the VPA's history is still being fetched
     now: datetime
+    quotas: tuple[QuotaBound, ...] = ()  # bounds on the VPA's pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,7 @@ def decide(
         known_quarters=estimate.known_quarters,
         targets=array("q", estimate.targets.tobytes()),
         bounds=array("q", estimate.bounds.tobytes()),
+        quotas=context.quotas,
     )
     is_passing = loaded.resolution.open or context.fetching_history
     if record.cached is not None and not is_passing and record.cached.holds(inputs, now):
@@ -202,7 +207,11 @@ def _decide_again(
         policy=vpa.spec.resource_policy,
         current=_current_recommendation(loaded, estimated, context),
     )
-    findings = _findings(loaded, estimated, processed, pods, context)
+    limited = _within_quotas(processed, context)
+    processed = limited.processed
+    findings = replace(
+        _findings(loaded, estimated, processed, pods, context), limits=quota_findings(limited)
+    )
     wanted, kept = _wanted(loaded, findings, now)
     difference = status_difference(vpa.status, wanted)
     writing = WriteDecision.EQUAL if not difference else WriteDecision.WAITS
@@ -253,6 +262,14 @@ def _findings(
         unknown=processed.selected.unknown,
         stale=processed.selected.stale,
     )
+
+
+def _within_quotas(processed: PostProcessed, context: DecisionContext) -> WithinQuotas:
+    if not context.quotas:
+        return WithinQuotas(processed=processed)
+    names = tuple(one.name for one in processed.amounts)
+    minimums = quota_minimums(processed.stages, names, context.settings.estimation)
+    return within_quotas(processed, context.quotas, minimums)
 
 
 def _little_history(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from recommender.estimate.quota_bounds import QuotaBound
 from recommender.model.usage import ContainerGroup
 from recommender.publish.status_difference import NOTICEABLE_CHANGE
 
@@ -24,6 +25,7 @@ class DecisionInputs:
     known_quarters: int  # of a confidence interval, see VpaEstimate
     targets: "array[int]"  # estimates of all containers
     bounds: "array[int]" = field(compare=False)
+    quotas: tuple[QuotaBound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
