@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
+from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
@@ -332,8 +333,9 @@ def _current_recommendation(
     is_current = vpa.status.observed_generation == vpa.metadata.generation
     if EVERY_OTHER in history_flags.outdated and not is_current:
         return CurrentRecommendation()
+    is_lowered = is_true(vpa.status, ConditionType.CAPPED_BY_QUOTA)
     amounts = {
-        name: one
+        name: _before_lowering(one) if is_lowered else one
         for name, one in recommended_amounts(vpa.status).items()
         if name not in history_flags.outdated
     }
@@ -341,6 +343,15 @@ def _current_recommendation(
     return CurrentRecommendation(
         amounts=amounts, stale=stale, killed=history_flags.killed, idle=idle
     )
+
+
+def _before_lowering(published: ContainerAmounts) -> ContainerAmounts:
+    """Return published amounts as they were before they were lowered together with others.
+
+    Otherwise amounts that stay without samples would be lowered again in each cycle. The policy
+    caps them again, and the order of bounds raises the upper one.
+    """
+    return replace(published, target={**published.target, **published.uncapped_target})
 
 
 def _cached(

@@ -28,6 +28,7 @@ from recommender_harness import (
     deployment,
     pod,
     prepare,
+    quota,
     running,
     status_of,
     usage,
@@ -75,6 +76,7 @@ class RandomVpas:
             deployments=[deployment(name) for name in self.vpas if kinds[name] == "Deployment"],
             pods=self.pods,
             verticalpodautoscalers=list(self.vpas.values()),
+            resourcequotas=[quota(requests_cpu="40", requests_memory="20Gi")] if seed % 3 else [],
         )
         for name in self.vpas:
             for container in NAMES:
