@@ -132,7 +132,7 @@ def _bounds(
     room = min(hard, hard - used + sum(now[key] for key in rivals))
     claims = {key: members[key].claim(name, resource) for key in rivals}
     shares = divide(room, claims)
-    left = room - sum(min(share, claims[key].need) for key, share in shares.items())
+    left = room - sum(claims[key].taken(share) for key, share in shares.items())
     for key, each in members.items():
         is_rival = key in shares
         whole = shares[key] if is_rival else min(hard, left + now[key])

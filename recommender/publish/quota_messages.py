@@ -12,8 +12,10 @@ _CAPPED = "{names}: targets are lowered so that the pods of a rollout fit. "
 _TOO_MUCH = "The pods of a rollout do not fit, not even with the lowest targets. "
 _BOUND = (
     "ResourceQuota {quota} allows {hard} of {name}, of which other pods use {others}{rivals}. "
-    "Each of the {pods} pods of a rollout may use {most}, {need}."
+    "{pods} may use {most}, {need}."
 )
+_PODS = "Each of the {number} pods of a rollout"
+_ONE_POD = "The only pod of a rollout"
 _RIVALS = " and {number} other {vpas} a share of the rest"
 _WANTED = "and the recommendation wants {needed}"
 _LEAST = "but it needs at least {lowered}"
@@ -46,7 +48,7 @@ def _sentence(finding: QuotaFinding) -> str:
         hard=hard,
         others=others,
         rivals=rivals,
-        pods=bound.pods,
+        pods=_ONE_POD if bound.pods == 1 else _PODS.format(number=bound.pods),
         most=most,
         need=(_WANTED if finding.is_met else _LEAST).format(needed=needed, lowered=lowered),
     )

@@ -58,9 +58,9 @@ class Informers:
         self._checkpoints: Cache[OwnedObject] = Cache(
             client, NAMED, namespace=namespace, on_change=self._note_deleted
         )
-        self._quotas: Cache[ResourceQuota] | None = None
+        self.quotas: Cache[ResourceQuota] | None = None
         if with_quotas:
-            self._quotas = Cache(client, endpoints.RESOURCE_QUOTAS, namespace=namespace)
+            self.quotas = Cache(client, endpoints.RESOURCE_QUOTAS, namespace=namespace)
         self._deleted: set[tuple[str, str]] = set()
         self._controllers = ControllerCaches.create(client, namespace=namespace)
         self.targets = Targets(client, self._controllers)
@@ -80,7 +80,7 @@ class Informers:
 
     def all(self) -> tuple[Cache[Any], ...]:
         """Return every cache, also those that no caller waits for."""
-        quotas = () if self._quotas is None else (self._quotas,)
+        quotas = () if self.quotas is None else (self.quotas,)
         return (*self._caches, self._checkpoints, *quotas)
 
     def quotas_by_namespace(self) -> Mapping[str, Mapping[str, ResourceQuota]]:
@@ -89,7 +89,7 @@ class Informers:
         While their cache fails, the last ones hold for ten minutes: otherwise targets would grow
         in an interruption that lasts seconds. Without the permission to read them there are none.
         """
-        quotas = self._quotas
+        quotas = self.quotas
         if quotas is None or not (quotas.fresh or quotas.age() < _QUOTAS_HOLD):
             return {}
         return quotas.snapshot.by_namespace()
@@ -108,8 +108,8 @@ class Informers:
         """Wait until all caches have listed; from then on OOM kills count as new."""
         for cache in self._caches:
             await cache.wait_synced()
-        if self._quotas is not None:
-            await self._quotas.wait_tried()  # the first cycle must not publish targets without it
+        if self.quotas is not None:
+            await self.quotas.wait_tried()  # the first cycle must not publish targets without it
         self.ooms.go_live()
 
     async def wait_targets(self) -> None:

@@ -56,8 +56,8 @@ def claim(need: int, *, least: int = 0, fixed: int = 0, weight: int | None = Non
         pytest.param(
             40,
             {"a": claim(60, least=30), "b": claim(30, least=25)},
-            {"a": 30, "b": 25},
-            id="minimums that don't fit are kept",
+            {"a": 21, "b": 18},
+            id="minimums that don't fit share the room in proportion",
         ),
         pytest.param(
             -5, {"a": claim(60), "b": claim(30)}, {"a": 0, "b": 0}, id="an exceeded quota"
@@ -101,10 +101,12 @@ def test_what_workloads_take_fits_unless_minimums_forbid_it(room: int, given_: l
 
     shares = divide(room, claims)
 
-    taken = {key: min(shares[key], each.need) for key, each in claims.items()}
+    taken = {key: each.taken(shares[key]) for key, each in claims.items()}
     least = sum(each.least for each in given_)
-    assert all(taken[key] >= each.least for key, each in claims.items())
     assert sum(taken.values()) <= max(room, least)
+    assert (sum(taken.values()) <= room) == (least <= room)
+    if least > room:
+        assert sum(shares.values()) <= max(0, room)
     if sum(each.need for each in given_) <= room:
         assert taken == {key: each.need for key, each in claims.items()}
 
@@ -114,7 +116,7 @@ def test_little_is_left_while_a_need_is_not_met(room: int, given_: list[Claim]) 
     """Each share is rounded down, so less than one unit for each workload is left."""
     claims = {key: each for key, each in enumerate(given_) if each.weight}
 
-    taken = {key: min(share, claims[key].need) for key, share in divide(room, claims).items()}
+    taken = {key: claims[key].taken(share) for key, share in divide(room, claims).items()}
 
     if any(taken[key] < each.need for key, each in claims.items()):
         assert sum(taken.values()) > room - len(claims)
