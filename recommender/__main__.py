@@ -40,6 +40,7 @@ from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.namespace_vpas import NamespaceVpas
 from recommender.publish.explanation import Unexplained
+from recommender.publish.node_limits import NodeLimits
 from recommender.publish.publisher import Publisher
 from recommender.publish.request_report import RequestReport
 from recommender.publish.status_decision import PublishingSettings
@@ -289,6 +290,11 @@ def assemble(
             usage,
             settings=publishing,
             fetching=(lambda _: False) if backfill is None else backfill.fetching,
+            limits=(
+                NodeLimits(
+                    informers.node_facts, mode=settings.cap_to_nodes, flags=settings.node_shapes
+                ),
+            ),
             metrics=metrics,
             clock=clock,
         ),

@@ -21,6 +21,7 @@ FOLLOWED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
     *(endpoints.REPLICATION_CONTROLLERS, endpoints.EVENTS, endpoints.PODS, endpoints.VPAS),
+    endpoints.NODES,
 )
 METRICS = f"GET {endpoints.POD_METRICS.collection()}"
 CHECKPOINTS = f"GET {endpoints.CHECKPOINTS.collection()}"
@@ -54,6 +55,12 @@ def pod(name: str = "web-1", *, app: str = "web", status: Any = None) -> Any:
         status=status or {"phase": "Running"},
     )
     found["metadata"] |= {"uid": f"uid-{name}", "labels": {"app": app}}
+    return found
+
+
+def node(name: str = "n1", **allocatable: str) -> Any:
+    found = named(name, spec={}, status={"allocatable": {"pods": "110", **allocatable}})
+    found["metadata"] = {"name": name, "resourceVersion": "1", "labels": {}}
     return found
 
 

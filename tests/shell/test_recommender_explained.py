@@ -26,6 +26,7 @@ from recommender_harness import (
     checkpoint,
     checkpoint_of,
     deployment,
+    node,
     pod,
     prepare,
     running,
@@ -75,6 +76,7 @@ class RandomVpas:
             deployments=[deployment(name) for name in self.vpas if kinds[name] == "Deployment"],
             pods=self.pods,
             verticalpodautoscalers=list(self.vpas.values()),
+            nodes=[node(cpu="2", memory="2Gi")] if seed % 4 == 3 else [],
         )
         for name in self.vpas:
             for container in NAMES:
