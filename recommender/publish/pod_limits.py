@@ -34,6 +34,7 @@ _CANNOT_FIT_TEXT = (
     "the minimum of a recommendation. {room}. So the target stays."
 )
 _NO_ROOM = "NoRoom"
+_NO_ROOM_TEXT = "{room}. So the target stays."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class PodLimit:
     rooms: tuple[LimitRoom, ...]
     lowered: ConditionType  # set while targets are lowered
     unmet: ConditionType  # set while the pod fits no known room
-    no_room: str = ""  # message of ``unmet`` without any room
+    no_room: str = ""  # states that there is no known room; without the full stop
 
     def admits(self, pod: Room) -> bool:
         """Return True if a known room holds a pod."""
@@ -129,17 +130,18 @@ def _within(
     if limit.admits(needed):
         return processed
     if not limit.rooms:
-        findings.append(LimitFinding(limit.unmet, _NO_ROOM, limit.no_room))
+        message = _NO_ROOM_TEXT.format(room=limit.no_room)
+        findings.append(LimitFinding(limit.unmet, _NO_ROOM, message))
         return processed
-    nearest = _nearest(limit.rooms, targets, claims, minimums)
+    nearest = _nearest(limit, targets, claims, minimums)
     guess = next((each for each in limit.rooms if each.room.holds(needed)), None)
     if guess is not None:
-        message = _MAY_BE_MADE_TEXT.format(room=nearest.sentence, guess=guess.sentence)
+        message = _MAY_BE_MADE_TEXT.format(room=nearest, guess=guess.sentence)
         findings.append(LimitFinding(limit.unmet, _MAY_BE_MADE, message))
         return processed
     best = _best(limit.rooms, targets, claims, minimums)
     if best is None:
-        message = _CANNOT_FIT_TEXT.format(room=nearest.sentence)
+        message = _CANNOT_FIT_TEXT.format(room=nearest)
         findings.append(LimitFinding(limit.unmet, _CANNOT_FIT, message))
         return processed
     room, lowered = best
@@ -150,7 +152,7 @@ def _within(
     message = _LOWERED_TEXT.format(names=listed(names), room=room.sentence)
     findings.append(LimitFinding(limit.lowered, _LOWERED, message))
     if not limit.admits(claims.needed(_targets(amounts))):
-        message = _STILL_OPEN_TEXT.format(room=nearest.sentence, guess=room.sentence)
+        message = _STILL_OPEN_TEXT.format(room=nearest, guess=room.sentence)
         findings.append(LimitFinding(limit.unmet, _MAY_BE_MADE, message))
     stage = ProcessingStage(
         reason=limit.reason, amounts=amounts, by=dict.fromkeys(names, _quantities(room.room))
@@ -178,15 +180,15 @@ def _best(
     return room, kept
 
 
-def _nearest(
-    rooms: Sequence[LimitRoom], targets: Targets, claims: PodClaims, minimums: Targets
-) -> LimitRoom:
-    """Return the known room that keeps most, or else the largest; a guess if none is known."""
-    known = [each for each in rooms if each.is_known] or list(rooms)
+def _nearest(limit: PodLimit, targets: Targets, claims: PodClaims, minimums: Targets) -> str:
+    """Return the sentence of the known room that keeps most, or else of the largest one."""
+    known = [each for each in limit.rooms if each.is_known]
+    if not known:
+        return limit.no_room
     best = _best(known, targets, claims, minimums)
     if best is not None:
-        return best[0]
-    return max(known, key=lambda each: (each.room.memory, each.room.cpu, each.title))
+        return best[0].sentence
+    return max(known, key=lambda each: (each.room.memory, each.room.cpu, each.title)).sentence
 
 
 def _kept_share(resource: str, before: Targets, after: Targets) -> Fraction:
