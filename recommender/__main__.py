@@ -40,6 +40,7 @@ from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.namespace_vpas import NamespaceVpas
 from recommender.publish.explanation import Unexplained
+from recommender.publish.node_limits import NodeLimits
 from recommender.publish.publisher import Publisher
 from recommender.publish.quota_limits import QuotaLimits
 from recommender.publish.request_report import RequestReport
@@ -292,6 +293,11 @@ def assemble(
             settings=publishing,
             fetching=(lambda _: False) if backfill is None else backfill.fetching,
             quotas=QuotaLimits(informers, usage, settings=publishing, errors=metrics.object_errors),
+            limits=(
+                NodeLimits(
+                    informers.node_facts, mode=settings.cap_to_nodes, flags=settings.node_shapes
+                ),
+            ),
             metrics=metrics,
             clock=clock,
         ),

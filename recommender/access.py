@@ -7,6 +7,7 @@ from common.kube.endpoints import (
     HPAS,
     LEASES,
     NAMESPACES,
+    NODES,
     POD_METRICS,
     PODS,
     RESOURCE_QUOTAS,
@@ -14,6 +15,7 @@ from common.kube.endpoints import (
     Access,
 )
 from common.read_api import reviews
+from recommender.sources.autoscaler_reader import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 
 ACCESS = (
     *targets.ACCESS,
@@ -24,6 +26,9 @@ ACCESS = (
     RESOURCE_QUOTAS.access("list", "watch"),  # optional: targets are lowered to them
     VPAS.access("get", "list", "watch"),
     VPAS.access("patch", subresource="status"),
+    NODES.access("list", "watch"),  # caps to nodes; all three are optional
+    NODE_POOLS.access("list"),
+    CONFIG_MAPS.access("get", names=(STATUS_NAME,)),
     CHECKPOINTS.access("list", "watch", "create", "patch", "delete"),
     # Leader election: the default name of the Lease, and its name in the Helm chart.
     LEASES.access("create"),

@@ -143,6 +143,7 @@ class Cache(Generic[T]):
                 await self._follow()
             except GoneError as error:
                 self._fresh_from = math.inf
+                self._tried.set()
                 await self._recovery.after_gone(error)
             except (KubeError, DecodeError) as error:
                 self._fresh_from = math.inf

@@ -75,8 +75,8 @@ class NodeTraits:
     """The labels and taints of a node, or of nodes that an autoscaler could make.
 
     A node has ``labels`` alone. Of nodes to be made, some labels have several possible values
-    (``choices``); with ``is_open`` they may have any other label with any value, too, and with
-    ``open_domains`` any other label of these domains and their subdomains.
+    (``choices``). With ``is_open`` they may have any other label with any value, too; otherwise
+    those of ``open_keys``, and those of ``open_domains`` and their subdomains.
     """
 
     name: str = ""
@@ -84,6 +84,7 @@ class NodeTraits:
     taints: tuple[Taint, ...] = ()
     choices: Mapping[str, Collection[str]] = field(default_factory=dict)
     is_open: bool = False
+    open_keys: Collection[str] = ()
     open_domains: tuple[str, ...] = ()  # such as k8s.io
 
     def without_transient_taints(self) -> "NodeTraits":
@@ -97,9 +98,11 @@ class NodeTraits:
             return (self.labels[key],)
         if key in self.choices:
             return self.choices[key]
-        return None if self.is_open or self._is_in_open_domain(key) else (None,)
+        return None if self.is_open or self._is_open_for(key) else (None,)
 
-    def _is_in_open_domain(self, key: str) -> bool:
+    def _is_open_for(self, key: str) -> bool:
+        if key in self.open_keys:
+            return True
         domain, slash, _ = key.partition("/")
         return bool(slash) and f".{domain}".endswith(
             tuple(f".{each}" for each in self.open_domains)

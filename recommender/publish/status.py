@@ -27,9 +27,11 @@ class ConditionType(enum.StrEnum):
     """The conditions that the recommender sets; it keeps others in a status."""
 
     CAPPED_BY_QUOTA = "CappedByQuota"
+    CAPPED_BY_NODES = "CappedByNodes"
     CONFIG_DEPRECATED = "ConfigDeprecated"  # from old versions: always removed
     CONFIG_UNSUPPORTED = "ConfigUnsupported"
     CONTROLLED_BY_ANOTHER = "ControlledByAnotherVPA"
+    EXCEEDS_KNOWN_NODES = "ExceedsKnownNodes"
     FETCHING_HISTORY = "FetchingHistory"
     LOW_CONFIDENCE = "LowConfidence"
     NO_PODS_MATCHED = "NoPodsMatched"

@@ -22,6 +22,7 @@ FOLLOWED = (
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
     *(endpoints.REPLICATION_CONTROLLERS, endpoints.EVENTS, endpoints.PODS, endpoints.VPAS),
     endpoints.RESOURCE_QUOTAS,
+    endpoints.NODES,
 )
 METRICS = f"GET {endpoints.POD_METRICS.collection()}"
 CHECKPOINTS = f"GET {endpoints.CHECKPOINTS.collection()}"
@@ -62,6 +63,12 @@ def quota(name: str = "team", *, used: Any = None, **hard: str) -> Any:
     """Return a ResourceQuota; ``requests_cpu`` stands for requests.cpu."""
     limits = {resource.replace("_", "."): amount for resource, amount in hard.items()}
     return named(name, spec={}, status={"hard": limits, "used": used or dict.fromkeys(limits, "0")})
+
+
+def node(name: str = "n1", **allocatable: str) -> Any:
+    found = named(name, spec={}, status={"allocatable": {"pods": "110", **allocatable}})
+    found["metadata"] = {"name": name, "resourceVersion": "1", "labels": {}}
+    return found
 
 
 def usage(name: str = "web-1", *, at: datetime = START, **resources: str) -> Any:

@@ -26,6 +26,7 @@ from recommender_harness import (
     checkpoint,
     checkpoint_of,
     deployment,
+    node,
     pod,
     prepare,
     quota,
@@ -77,6 +78,7 @@ class RandomVpas:
             pods=self.pods,
             verticalpodautoscalers=list(self.vpas.values()),
             resourcequotas=[quota(requests_cpu="40", requests_memory="20Gi")] if seed % 3 else [],
+            nodes=[node(cpu="2", memory="2Gi")] if seed % 4 == 3 else [],
         )
         for name in self.vpas:
             for container in NAMES:
