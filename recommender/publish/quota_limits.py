@@ -1,11 +1,13 @@
 """The bounds of VPAs by the ResourceQuotas of their namespaces, in each cycle."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.api.core import Pod
 from common.kube.endpoints import VPAS
+from common.quantity import QuantityError
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from common.target.pod_counts import pod_counts
@@ -93,11 +95,15 @@ class QuotaLimits:
         keys: Sequence[VpaKey],
         controllers: Sequence[object],
     ) -> Mapping[VpaKey, QuotaWorkload]:
-        matched = await self._matched(pods, keys)
+        matched = await self._matched(pods, loaded, keys)
         found: dict[VpaKey, QuotaWorkload] = {}
         for number, (key, controller) in enumerate(zip(keys, controllers, strict=True)):
             workload = None
-            with self._errors.around("quota", VPAS.kind, *key):
+            # The loader has logged an amount in the policy that can't be read.
+            with (
+                self._errors.around("quota", VPAS.kind, *key),
+                contextlib.suppress(QuantityError),
+            ):
                 workload = quota_workload(
                     loaded[key],
                     matched[key],
@@ -113,16 +119,23 @@ class QuotaLimits:
         return found
 
     async def _matched(
-        self, pods: Mapping[str, Pod], keys: Sequence[VpaKey]
+        self, pods: Mapping[str, Pod], loaded: Mapping[VpaKey, LoadedVpa], keys: Sequence[VpaKey]
     ) -> Mapping[VpaKey, Sequence[CachedPod]]:
-        """Return the pods of a namespace by the VPAs that match them."""
+        """Return the pods of a namespace by VPA.
+
+        No pod counts twice. If several VPAs match it, it counts for the first by name of those that
+        no other VPA controls.
+        """
         found: dict[VpaKey, list[CachedPod]] = {key: [] for key in keys}
         for number, (name, pod) in enumerate(pods.items()):
             tracked = self._usage.pods.get(PodKey(pod.metadata.namespace, name))
             if tracked is not None and isinstance(pod, CachedPod):
-                for key in tracked.label_set.autoscalers:
-                    if key in found:
-                        found[key].append(pod)
+                candidates = tracked.label_set.autoscalers & found.keys()
+                if candidates:
+                    owner = min(
+                        candidates, key=lambda each: (bool(loaded[each].controlled_by), each)
+                    )
+                    found[owner].append(pod)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return found

@@ -173,12 +173,16 @@ def _uncapped(
 
 
 def _present_uses(live: Sequence[CachedPod], counts: PodCounts | None) -> tuple[PodUse, ...]:
-    """Return what the pods use; pending ones, which aren't cached, use as much as most others."""
+    """Return what the pods use; pending ones, which aren't cached, use as much as most others.
+
+    Controllers don't count pods that are being deleted, and quotas do.
+    """
     groups: dict[tuple[int, ...], list[CachedPod]] = {}
     for each in live:
         groups.setdefault(tuple(map(id, _parts(each))), []).append(each)
     largest = max(groups.values(), key=len, default=[])
-    pending = 0 if counts is None else max(0, counts.existing - len(live))
+    counted = sum(each.metadata.deletion_timestamp is None for each in live)
+    pending = 0 if counts is None else max(0, counts.existing - counted)
     return tuple(
         PodUse(count=len(each) + (pending if each is largest else 0), used=used, facts=facts)
         for each in groups.values()

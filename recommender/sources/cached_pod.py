@@ -78,6 +78,7 @@ def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
         namespace=sys.intern(meta.namespace),
         uid=meta.uid,
         resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
         labels=None if labels is None else _labels.shared(labels),
     )
 
