@@ -36,18 +36,13 @@ class PodUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWorkload:
-    """A workload with a VPA, which needs a part of the quotas of its namespace.
-
-    Amounts are by resource and container; all three have the same containers.
-    """
+    """A workload with a VPA, which needs a part of the quotas of its namespace."""
 
     pods: int  # at most, during a rollout
     uses: tuple[PodUse, ...]
     facts: ScopeFacts  # of the pods to come
     sums: Mapping[str, PodSum]  # of such a pod, by name: requests.cpu, limits.memory
-    uncapped: Mapping[str, Targets]
-    targets: Mapping[str, Targets]  # after the policy
-    minimums: Mapping[str, Targets]
+    claims: Mapping[str, Claim]  # of all pods, by the same names
     is_applied: bool = True  # False: the VPA changes no pod, and doesn't compete
 
     def used(self, quota: ResourceQuota, name: str, resource: str) -> int:
@@ -58,18 +53,34 @@ class QuotaWorkload:
             if is_counted(quota.spec, each.facts)
         )
 
-    def claim(self, name: str, resource: str) -> Claim:
-        """Return what all its pods need of a resource in a quota."""
-        pod, targets = self.sums[_SUMS[name]], self.targets.get(resource, _NOTHING)
-        floors = self.minimums.get(resource, _NOTHING)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTargets:
+    """What a VPA wants for its containers, by resource and container."""
+
+    uncapped: Mapping[str, Targets]
+    targets: Mapping[str, Targets]  # after the policy
+    minimums: Mapping[str, Targets]
+
+
+def claims_of(sums: Mapping[str, PodSum], wanted: WantedTargets, pods: int) -> Mapping[str, Claim]:
+    """Return what a number of pods needs, for each sum that depends on targets."""
+    found: dict[str, Claim] = {}
+    for name, pod in sums.items():
+        if not pod.is_scaled:
+            continue
+        resource = name.rpartition(".")[2]
+        targets = wanted.targets.get(resource, _NOTHING)
+        floors = wanted.minimums.get(resource, _NOTHING)
         least = {each: min(target, floors.get(each, 0)) for each, target in targets.items()}
-        uncapped = pod.phases[-1].of(self.uncapped.get(resource, _NOTHING)) - pod.fixed
-        return Claim(
-            least=self.pods * pod.of(least),
-            need=self.pods * pod.of(targets),
-            fixed=self.pods * pod.fixed,
-            weight=self.pods * uncapped,
+        uncapped = pod.phases[-1].of(wanted.uncapped.get(resource, _NOTHING)) - pod.fixed
+        found[name] = Claim(
+            least=pods * pod.of(least),
+            need=pods * pod.of(targets),
+            fixed=pods * pod.fixed,
+            weight=pods * uncapped,
         )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +124,7 @@ def quota_bounds(
             if names and each.pods > 0 and is_counted(quota.spec, each.facts)
         }
         for name in names:
-            there = {key: each for key, each in members.items() if each.sums[_SUMS[name]].is_scaled}
+            there = {key: each for key, each in members.items() if _SUMS[name] in each.claims}
             resource = name.rpartition(".")[2]
             amounts = units(resource, hard[name]), units(resource, used[name])
             for key, bound in _bounds(quota, name, amounts, there):
@@ -130,7 +141,7 @@ def _bounds(
     now = {key: each.used(quota, name, resource) for key, each in members.items()}
     rivals = [key for key, each in members.items() if each.is_applied]
     room = min(hard, hard - used + sum(now[key] for key in rivals))
-    claims = {key: members[key].claim(name, resource) for key in rivals}
+    claims = {key: members[key].claims[_SUMS[name]] for key in rivals}
     shares = divide(room, claims)
     left = room - sum(claims[key].taken(share) for key, share in shares.items())
     for key, each in members.items():

@@ -20,7 +20,7 @@ from common.scheduling.pod_claims import shape_of_template
 from common.target.pod_counts import PodCounts
 from recommender.estimate.pod_sums import pod_sums
 from recommender.estimate.post_processing import cap_stages
-from recommender.estimate.quota_bounds import PodUse, QuotaWorkload
+from recommender.estimate.quota_bounds import PodUse, QuotaWorkload, WantedTargets, claims_of
 from recommender.estimate.quota_capping import quota_minimums, targets_of
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.publish.status import recommended_amounts
@@ -77,20 +77,24 @@ def quota_workload(
     stages = cap_stages(uncapped, policy, most)
     names = tuple(each.name for each in uncapped)
     facts = replace(newest.facts, is_best_effort=False) if names else newest.facts
+    sums = pod_sums(
+        amounts,
+        scaled,
+        overhead=parse_quantities(newest.spec.overhead),
+        fixed_limits=frozenset(filter(lambda name: _keeps_limits(vpa, name), names)),
+        template=_template_amounts(loaded),
+    )
+    wanted = WantedTargets(
+        uncapped=targets_of(uncapped),
+        targets=targets_of(stages[-1].amounts),
+        minimums=quota_minimums(stages, names, settings.estimation),
+    )
     return QuotaWorkload(
         pods=number,
         uses=_present_uses(live, counts),
         facts=facts,
-        sums=pod_sums(
-            amounts,
-            scaled,
-            overhead=parse_quantities(newest.spec.overhead),
-            fixed_limits=frozenset(filter(lambda name: _keeps_limits(vpa, name), names)),
-            template=_template_amounts(loaded),
-        ),
-        uncapped=targets_of(uncapped),
-        targets=targets_of(stages[-1].amounts),
-        minimums=quota_minimums(stages, names, settings.estimation),
+        sums=sums,
+        claims=claims_of(sums, wanted, number),
         is_applied=written_mode(vpa) != UpdateMode.OFF and not loaded.controlled_by,
     )
 

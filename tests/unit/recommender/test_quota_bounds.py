@@ -1,6 +1,7 @@
 """Bounds on the pods of VPAs by ResourceQuotas."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,13 @@ from common.quantity import Quantity
 from common.recommendation.quota_scopes import ScopeFacts
 from common.resources import CPU
 from recommender.estimate.pod_sums import PhaseSum, PodSum
-from recommender.estimate.quota_bounds import PodUse, QuotaWorkload, quota_bounds
+from recommender.estimate.quota_bounds import (
+    PodUse,
+    QuotaWorkload,
+    WantedTargets,
+    claims_of,
+    quota_bounds,
+)
 
 FACTS = ScopeFacts(is_best_effort=False, is_terminating=False, priority_class="")
 UNKNOWN_PRIORITY = ScopeFacts(is_best_effort=False, is_terminating=False)
@@ -61,19 +68,23 @@ def workload(
         )
         for each in using
     )
+    sums = {
+        "requests.cpu": PodSum((PhaseSum(fixed, request),)),
+        "limits.cpu": PodSum((PhaseSum(ratio * fixed, limit),)),
+        "requests.memory": PodSum((PhaseSum(0),)),
+        "limits.memory": PodSum((PhaseSum(0),)),
+    }
+    wanted = WantedTargets(
+        uncapped={CPU: {"app": target if uncapped is None else uncapped}},
+        targets={CPU: {"app": target}},
+        minimums={CPU: {"app": least}},
+    )
     return QuotaWorkload(
         pods=pods,
         uses=uses,
         facts=facts,
-        sums={
-            "requests.cpu": PodSum((PhaseSum(fixed, request),)),
-            "limits.cpu": PodSum((PhaseSum(ratio * fixed, limit),)),
-            "requests.memory": PodSum((PhaseSum(0, {}),)),
-            "limits.memory": PodSum((PhaseSum(0, {}),)),
-        },
-        uncapped={CPU: {"app": target if uncapped is None else uncapped}},
-        targets={CPU: {"app": target}},
-        minimums={CPU: {"app": least}},
+        sums=sums,
+        claims=claims_of(sums, wanted, pods),
         is_applied=is_applied,
     )
 
@@ -229,42 +240,51 @@ def test_a_bound_states_its_numbers() -> None:
 AMOUNTS = st.integers(0, 2_000)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The arguments of a random workload."""
+
+    target: int
+    least: int
+    workload: QuotaWorkload
+
+
 @st.composite
-def any_workload(draw: st.DrawFn) -> QuotaWorkload:
-    target = draw(AMOUNTS)
-    return workload(
+def any_demand(draw: st.DrawFn) -> Demand:
+    target, least = draw(AMOUNTS), draw(AMOUNTS)
+    made = workload(
         target,
         pods=draw(st.integers(1, 5)),
         using=draw(st.lists(AMOUNTS, max_size=3)),
-        least=draw(AMOUNTS),
+        least=least,
         fixed=draw(st.integers(0, 200)),
         ratio=draw(st.integers(1, 4)),
         uncapped=draw(AMOUNTS),
     )
+    return Demand(target=target, least=min(target, least), workload=made)
 
 
 @given(
-    st.lists(any_workload(), min_size=1, max_size=5),
+    st.lists(any_demand(), min_size=1, max_size=5),
     AMOUNTS,
     st.integers(0, 20_000),
     st.sampled_from(("cpu", "requests.cpu", "limits.cpu")),
 )
 def test_rollouts_fit_the_quota_unless_minimums_forbid_it(
-    workloads: list[QuotaWorkload], others: int, hard: int, name: str
+    demands: list[Demand], others: int, hard: int, name: str
 ) -> None:
-    by_key = dict(enumerate(workloads))
+    workloads = {key: each.workload for key, each in enumerate(demands)}
     full = quota(resource=name)
-    own = sum(each.used(full, name, CPU) for each in workloads)
+    own = sum(each.used(full, name, CPU) for each in workloads.values())
     there = quota(f"{hard}m", f"{others + own}m", resource=name)
 
-    found = quota_bounds([there], by_key)
+    found = quota_bounds([there], workloads)
 
     rollouts, least = 0, 0
-    for key, each in by_key.items():
-        (bound,) = found[key]
-        targets, floors = each.targets[CPU], each.minimums[CPU]
-        lowered = bound.pod.capped(targets, floors, bound.most)
-        rollouts += each.pods * bound.pod.of(lowered)
-        least += each.claim(name, CPU).least
-        assert lowered["app"] >= min(targets["app"], floors["app"])
+    for key, each in enumerate(demands):
+        (bound,), pods = found[key], each.workload.pods
+        lowered = bound.pod.capped({"app": each.target}, {"app": each.least}, bound.most)
+        rollouts += pods * bound.pod.of(lowered)
+        least += pods * bound.pod.of({"app": each.least})
+        assert lowered["app"] >= each.least
     assert rollouts + others <= max(hard, least + others)
