@@ -67,7 +67,7 @@ class Informers:
         self._checkpoints: Cache[OwnedObject] = Cache(
             client, NAMED, namespace=namespace, on_change=self._note_deleted
         )
-        self._nodes: Cache[CachedNode] = Cache(client, NODES)
+        self.nodes: Cache[CachedNode] = Cache(client, NODES)
         self._autoscalers = AutoscalerReader(client)
         self._deleted: set[tuple[str, str]] = set()
         self._controllers = ControllerCaches.create(client, namespace=namespace)
@@ -89,7 +89,7 @@ class Informers:
 
     def all(self) -> tuple[Cache[Any], ...]:
         """Return every cache, also those that cycles don't need."""
-        return (*self._caches, self._checkpoints, self._nodes)
+        return (*self._caches, self._checkpoints, self.nodes)
 
     @property
     def synced(self) -> bool:
@@ -110,7 +110,7 @@ class Informers:
             await cache.wait_synced()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NODES_SECONDS):
-                await self._nodes.wait_tried()
+                await self.nodes.wait_tried()
                 await self._autoscalers.wait_read()
         self.ooms.go_live()
 
@@ -122,8 +122,8 @@ class Informers:
     def node_facts(self) -> NodeFacts:
         """Return what is known about nodes, which are those of the whole cluster."""
         nodes = None
-        if self._nodes.synced:
-            nodes = self._nodes.snapshot.by_namespace().get("", _NO_NODES)
+        if self.nodes.synced:
+            nodes = self.nodes.snapshot.by_namespace().get("", _NO_NODES)
         return NodeFacts(
             nodes=nodes,
             daemon_sets=tuple(self._controllers.daemon_sets.snapshot.items()),

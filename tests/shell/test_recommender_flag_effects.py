@@ -279,6 +279,7 @@ ELSEWHERE = {
     "--publish-without-samples",  # test_little_is_known.py
     "--container-metrics",  # test_request_metrics.py
     "--namespace-vpas",  # test_namespace_vpas.py
+    *("--cap-to-nodes", "--node-shape"),  # test_recommender_nodes.py
 }
 
 
