@@ -69,7 +69,7 @@ class Informers:
         self._checkpoints: Cache[OwnedObject] = Cache(
             client, NAMED, namespace=namespace, on_change=self._note_deleted
         )
-        self._nodes: Cache[CachedNode] = Cache(client, NODES)
+        self.nodes: Cache[CachedNode] = Cache(client, NODES)
         self._autoscalers = AutoscalerReader(client)
         self.quotas: Cache[ResourceQuota] | None = None
         if with_quotas:
@@ -95,7 +95,7 @@ class Informers:
     def all(self) -> tuple[Cache[Any], ...]:
         """Return every cache, also those that cycles don't need."""
         quotas = () if self.quotas is None else (self.quotas,)
-        return (*self._caches, self._checkpoints, self._nodes, *quotas)
+        return (*self._caches, self._checkpoints, self.nodes, *quotas)
 
     def quotas_by_namespace(self) -> Mapping[str, Mapping[str, ResourceQuota]]:
         """Return the ResourceQuotas by namespace and name; an unchanged namespace is the same.
@@ -129,7 +129,7 @@ class Informers:
             await self.quotas.wait_tried()  # the first cycle must not publish targets without it
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NODES_SECONDS):
-                await self._nodes.wait_tried()
+                await self.nodes.wait_tried()
                 await self._autoscalers.wait_read()
         self.ooms.go_live()
 
@@ -141,8 +141,8 @@ class Informers:
     def node_facts(self) -> NodeFacts:
         """Return what is known about nodes, which are those of the whole cluster."""
         nodes = None
-        if self._nodes.synced:
-            nodes = self._nodes.snapshot.by_namespace().get("", _NO_NODES)
+        if self.nodes.synced:
+            nodes = self.nodes.snapshot.by_namespace().get("", _NO_NODES)
         return NodeFacts(
             nodes=nodes,
             daemon_sets=tuple(self._controllers.daemon_sets.snapshot.items()),

@@ -280,6 +280,7 @@ ELSEWHERE = {
     "--cap-to-quotas",  # test_recommender_quotas.py
     "--container-metrics",  # test_request_metrics.py
     "--namespace-vpas",  # test_namespace_vpas.py
+    *("--cap-to-nodes", "--node-shape"),  # test_recommender_nodes.py
 }
 
 

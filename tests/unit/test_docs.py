@@ -320,6 +320,10 @@ SHOWN_IN = {
         "test_a_list_or_map_above_its_bound_is_refused",
     ),
     "X38": (CYCLE, "test_at_most_thirty_two_calls_are_in_progress"),
+    "X131": (
+        "tests/shell/test_recommender_nodes.py",
+        "test_a_target_above_all_nodes_is_capped",
+    ),
     "X127": ("tests/golden/test_quantity.py", "_X127"),
 }
 
