@@ -41,7 +41,7 @@ class QuotaWorkload:
     pods: int  # at most, during a rollout
     uses: tuple[PodUse, ...]
     facts: ScopeFacts  # of the pods to come
-    sums: Mapping[str, PodSum]  # of such a pod, by name: requests.cpu, limits.memory
+    sums: Mapping[str, PodSum]  # of one of these pods, by name: limits.memory
     claims: Mapping[str, Claim]  # of all pods, by the same names
     is_applied: bool = True  # False: the VPA changes no pod, and doesn't compete
 

@@ -31,7 +31,7 @@ class QuotaFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithinQuotas:
-    """The recommendation within the quotas, as far as minimums allow."""
+    """The recommendation within the quotas, or at its minimums."""
 
     processed: PostProcessed
     findings: tuple[QuotaFinding, ...] = ()
