@@ -10,7 +10,8 @@ from recommender.nodes.node_shapes import HOSTNAME, NodeIndex, NodeShape
 DaemonSetKey = tuple[str, str]
 """Namespace and name of a DaemonSet."""
 
-_MOST_RULES = 1 << 14  # cached; far more than a cluster has
+_MOST_PAIRS = 1 << 16  # of rules and traits that are cached, which takes some 10 MiB
+_MOST_TRAITS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class EligibleRoom:
     room: Room
 
 
+_Rooms = dict[tuple[int, DaemonSetKey | None], tuple[SchedulingRules, tuple[EligibleRoom, ...]]]
+"""Rooms by the identity of the rules, which are kept with them, and a DaemonSet."""
+
+
 class RoomFinder:
     """Finds the rooms for pods; cached while shapes and DaemonSets are unchanged.
 
@@ -40,11 +45,11 @@ class RoomFinder:
         self._index = NodeIndex()
         self._makeable: Sequence[NodeShape] = ()
         self._daemon_sets: Sequence[DaemonSetNeed] = ()
-        self._version: object = None  # of what the rooms were computed from
+        self._shapes: Sequence[NodeShape] | None = None  # of the rooms; None: outdated
+        self._nodes = -1  # version of the index that rooms by host name were computed from
         self.version = 0  # incremented when rooms may have changed
-        self._rooms: dict[
-            tuple[int, DaemonSetKey | None], tuple[SchedulingRules, tuple[EligibleRoom, ...]]
-        ] = {}
+        self._rooms = _Rooms()
+        self._rooms_by_host = _Rooms()
         self._taken: dict[int, tuple[NodeTraits, tuple[DaemonSetNeed, ...]]] = {}
         self._eligible: dict[tuple[int, int], tuple[SchedulingRules, NodeTraits, bool]] = {}
 
@@ -57,14 +62,13 @@ class RoomFinder:
         """Set the shapes of nodes that an autoscaler could make, and the DaemonSets."""
         if list(daemon_sets) != list(self._daemon_sets):
             self._daemon_sets = daemon_sets
-            self._taken = {}
-            self._version = None
+            self._shapes, self._taken = None, {}
             for each in daemon_sets:
                 self._index.name_keys(keys_of(each.rules))
         if makeable is not self._makeable:
             self._makeable = makeable
-            self._version = None
-        self._check_version()
+            self._shapes = None
+        self._drop_outdated()
 
     def rooms(
         self, rules: SchedulingRules, without: DaemonSetKey | None = None
@@ -74,28 +78,31 @@ class RoomFinder:
         The pods of the DaemonSet ``without`` are left out. Rooms on nodes that are only a guess
         don't replace others.
         """
-        self._index.name_keys(keys_of(rules))
-        self._check_version()
-        key = (id(rules), without)
-        known = self._rooms.get(key)
+        keys = keys_of(rules)
+        self._index.name_keys(keys)
+        self._drop_outdated()
+        names_host = HOSTNAME in keys
+        cached = self._rooms_by_host if names_host else self._rooms
+        which = (id(rules), without)
+        known = cached.get(which)
         if known is None:
-            known = self._rooms[key] = (rules, self._find(rules, without))
+            fits = self._has_host(rules) if names_host else self._may_run(rules)
+            known = cached[which] = (rules, self._find(fits, without))
         return known[1]
 
-    def _check_version(self) -> None:
-        version = (self._index.version, self._index.shapes, self._makeable)
-        if self._version is not None and version == self._version:
+    def _drop_outdated(self) -> None:
+        shapes, nodes = self._index.shapes, self._index.version
+        if shapes is self._shapes and nodes == self._nodes:
             return
-        self._version = version
         self.version += 1
-        self._rooms = {}
-        if len(self._eligible) > _MOST_RULES * len(self._index.shapes):
-            self._eligible = {}
+        self._rooms_by_host = {}
+        if shapes is not self._shapes:
+            self._rooms = {}
+        self._shapes, self._nodes = shapes, nodes
 
     def _find(
-        self, rules: SchedulingRules, without: DaemonSetKey | None
+        self, fits: Callable[[NodeShape], bool], without: DaemonSetKey | None
     ) -> tuple[EligibleRoom, ...]:
-        fits = self._named_hosts(rules) if HOSTNAME in keys_of(rules) else self._may_run(rules)
         found = [
             EligibleRoom(shape, shape.room - self._taken_on(shape.traits, without))
             for shape in (*self._index.shapes, *self._makeable)
@@ -108,13 +115,15 @@ class RoomFinder:
     def _may_run(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
         return lambda shape: self._is_eligible(rules, shape.traits)
 
-    def _named_hosts(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
-        """Compare the rules with the host names of the nodes, too, which isn't cached."""
+    def _has_host(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
+        """Compare the rules with the host names of the nodes, too."""
         return lambda shape: is_eligible(rules, self._index.with_hosts(shape))
 
     def _taken_on(self, traits: NodeTraits, without: DaemonSetKey | None) -> Room:
         known = self._taken.get(id(traits))
         if known is None:
+            if len(self._taken) >= _MOST_TRAITS:
+                self._taken = {}
             there = tuple(each for each in self._daemon_sets if is_eligible(each.rules, traits))
             known = self._taken[id(traits)] = (traits, there)
         return sum((each.room for each in known[1] if each.key != without), Room())
@@ -123,6 +132,8 @@ class RoomFinder:
         key = (id(rules), id(traits))
         known = self._eligible.get(key)
         if known is None:
+            if len(self._eligible) >= _MOST_PAIRS:
+                self._eligible = {}
             known = self._eligible[key] = (rules, traits, is_eligible(rules, traits))
         return known[2]
 

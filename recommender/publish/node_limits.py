@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from common.api.autoscaling import UpdateMode
 from common.api.workloads import DaemonSet
@@ -44,6 +45,16 @@ _NO_NODE = (
 _MOST_LIMITS = 1 << 16  # cached; about the number of workloads in the largest clusters
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A limit, and what it follows from."""
+
+    rules: SchedulingRules
+    version: int  # of the rooms
+    rooms: tuple[EligibleRoom, ...]
+    limit: PodLimit
+
+
 class NodeLimits:
     """A source of limits: the pod of a recommendation must fit a node that it may run on."""
 
@@ -59,9 +70,7 @@ class NodeLimits:
         self._autoscalers: Autoscalers | None = None
         self._makeable: tuple[NodeShape, ...] = ()
         self._needs = IdentityCache[DaemonSetNeed | None](_DAEMON_SETS)
-        self._limits: dict[
-            tuple[int, DaemonSetKey | None, CapMode], tuple[SchedulingRules, int, PodLimit]
-        ] = {}
+        self._limits: dict[tuple[int, DaemonSetKey | None, CapMode], _Known] = {}
         self._logged: dict[VpaKey, str] = {}
 
     def begin(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
@@ -89,14 +98,17 @@ class NodeLimits:
             return None
         own = _own_daemon_set(loaded)
         which = (id(pod.rules), own, mode)
-        _, version, known = self._limits.get(which, (None, 0, None))
-        if known is not None and version == self._finder.version:
-            return known
+        known = self._limits.get(which)
+        if known is not None and known.version == self._finder.version:
+            return known.limit
         rooms = self._finder.rooms(pod.rules, own)
-        found = _limit(rooms, with_guesses=mode is CapMode.AUTO)
-        if known is not None and found == known:
-            found = known
-        self._limits[which] = (pod.rules, self._finder.version, found)
+        if known is not None and rooms is known.rooms:
+            found = known.limit
+        else:
+            found = _limit(rooms, with_guesses=mode is CapMode.AUTO)
+            if known is not None and found == known.limit:
+                found = known.limit
+        self._limits[which] = _Known(pod.rules, self._finder.version, rooms, found)
         return found
 
     def _mode_of(self, key: VpaKey, loaded: LoadedVpa) -> CapMode:
