@@ -23,6 +23,7 @@ NEW = timedelta(minutes=5)
 _ORDER = tuple(State)
 _NOTES = {
     "CappedByNodes": "the target is lowered to fit a node",
+    "CappedByQuota": "a ResourceQuota bounds the target",
     "ExceedsKnownNodes": "the target fits no known node",
 }
 """What follows the message of a VPA with a recommendation, by condition."""
