@@ -139,3 +139,10 @@ def test_a_pod_of_regular_containers_has_one_spec() -> None:
 )
 def test_the_shape_has_all_that_the_scheduler_counts(spec: dict[str, Any]) -> None:
     assert claims_of(scheduled(**spec).shape.spec).needed({}).cpu == 3000
+
+
+def test_replicas_share_the_facts_that_decide_on_quotas() -> None:
+    spec: dict[str, Any] = {"priorityClassName": "high", "activeDeadlineSeconds": 60}
+    one, other = scheduled(**spec, nodeName="n1"), scheduled(**spec, nodeName="n2")
+    assert one.spec is other.spec
+    assert (one.spec.priority_class_name, one.spec.active_deadline_seconds) == ("high", 60)
