@@ -324,6 +324,11 @@ SHOWN_IN = {
         "tests/unit/updater/test_room_before_evictions.py",
         "test_no_eviction_without_room",
     ),
+    "X131": (
+        "tests/shell/test_recommender_nodes.py",
+        "test_a_target_above_all_nodes_is_capped",
+    ),
+    "X134": ("tests/shell/test_recommender_quotas.py", "test_the_pods_of_a_rollout_fit"),
     "X127": ("tests/golden/test_quantity.py", "_X127"),
 }
 
