@@ -65,7 +65,7 @@ class Reason(Code):
     )
     RESIZE_PARTIAL = (
         "resize_partial",
-        "The node can't hold all that is wanted; the changes that it can hold are sent alone.",
+        "The node can't hold all that is wanted; the largest step that it can hold is sent.",
     )
     # No update is due.
     NO_CHANGE = "no_change", "Nothing differs from what is recommended."
@@ -206,9 +206,9 @@ def evict(reason: Reason, *, detail: str = "") -> Decision:
     return Decision(Action.EVICT, reason, detail=detail)
 
 
-def resize(reason: Reason) -> Decision:
+def resize(reason: Reason, *, detail: str = "") -> Decision:
     """Return the decision to resize the pod in place."""
-    return Decision(Action.RESIZE, reason)
+    return Decision(Action.RESIZE, reason, detail=detail)
 
 
 def wait(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:

@@ -11,6 +11,7 @@ from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
+from updater.resize.resize_rooms import ResizeRooms
 from updater.resize.resize_timeouts import Timeouts
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.state import UpdaterState
@@ -51,7 +52,8 @@ class Templates(Protocol):
 class PassContext:
     """The common inputs of the plans of all VPAs in a pass.
 
-    They are constant during the pass except ``quotas``, which planned actions use.
+    They are constant during the pass except ``quotas`` and ``resize_rooms``, which planned actions
+    use.
     """
 
     rules: Rules
@@ -60,5 +62,6 @@ class PassContext:
     now: datetime
     admission_ready: bool
     quotas: QuotaUse
+    resize_rooms: ResizeRooms
     errors: ObjectErrors
     templates: Templates | None = None  # None: no dry runs

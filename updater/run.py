@@ -18,6 +18,7 @@ from updater.pass_context import PassContext, Rules, Templates
 from updater.pass_log import PassLog
 from updater.plan_table import PlanTable
 from updater.preview import NotNow, PassPreview, preview_pass
+from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.caches import Caches
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, acts, key_of
 from updater.snapshot.selection import EVERYTHING, Scope
@@ -172,6 +173,7 @@ class Updater:
             snapshot=snapshot,
             before=self._state,
             quotas=QuotaUse(snapshot.quotas),
+            resize_rooms=ResizeRooms(snapshot),
             rules=self._rules,
             now=self._clock.now(),
             admission_ready=admission.allows_eviction,

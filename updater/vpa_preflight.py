@@ -18,6 +18,7 @@ from common.recommendation.quota import (
     share_of_new,
 )
 from common.resources import ResourceQuantities
+from common.scheduling.room import Room, room_of_pod
 from updater.decision import Decision, Reason, leave, wait
 from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.cluster_snapshot import AutoscaledPods
@@ -121,6 +122,13 @@ class Preflight:
         """Use the quotas for the growth of the pod."""
         if plan.changes:
             self._take(pod, lambda: share_of(pod, self._resized(pod, plan)[0]))
+
+    def room_after_resize(self, pod: Pod, plan: ResizePlan) -> Room | None:
+        """Return the room that the pod takes after the resize; None: it can't be read."""
+        try:
+            return room_of_pod(self._resized(pod, plan)[0])
+        except QuantityError:
+            return None
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> _Judged:
         return self._resizes.get((plan, pod.spec), lambda: self._judge_resize(pod, plan))

@@ -31,6 +31,7 @@ from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules
 from updater.plan.pod_outcome import EvictionSkipped, PodEvent, ResizeUnblocked
 from updater.preview import preview_pass
+from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import ResizeBlocked, UpdaterState
@@ -251,6 +252,7 @@ async def run(
         snapshot=given,
         before=state or UpdaterState(),
         quotas=QuotaUse(given.quotas),
+        resize_rooms=ResizeRooms(given),
         rules=rules,
         now=clock.now(),
         admission_ready=admission_ready,
@@ -274,6 +276,7 @@ def context_of(
         snapshot=given,
         before=state or UpdaterState(),
         quotas=QuotaUse(given.quotas),
+        resize_rooms=ResizeRooms(given),
         rules=rules,
         now=now,
         admission_ready=admission_ready,

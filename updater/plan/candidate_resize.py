@@ -1,19 +1,20 @@
 """Plans of a candidate's resize: to the whole recommendation, or to the part that fits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec
 from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
 from common.recommendation.container_resources import WantedResources, wanted_resources
+from common.recommendation.policy import container_policy
 from common.recommendation.processing import ContainerAmounts
-from common.resources import ResourceQuantities
+from common.resources import ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, leave, wait
 from updater.evaluate.unlearnt_ooms import keep_memory, lowered, without_memory
 from updater.plan.candidate import Candidate
 from updater.resize.infeasible_resize import spec_requests
-from updater.resize.partial_resize import PartialResize, plan_part
+from updater.resize.partial_resize import PartialResize, StepRules, plan_part
 from updater.resize.pending_resize import is_pending, pending_of, plan_following
 from updater.resize.resize_plan import ResizePlan, containers_to_patch, plan_resize
 from updater.snapshot.live_node import NodeCapacity
@@ -87,15 +88,29 @@ def plan_candidate_part(
     vpa: VerticalPodAutoscaler,
     limit_ranges: Sequence[LimitRangeSpec],
     capacity: NodeCapacity | None,
+    *,
+    min_change: float,
 ) -> PartialResize | None:
-    """Return the part of the candidate's resize that the node can hold (X102)."""
+    """Return the largest step of the candidate's resize that the node can hold (X102, X138)."""
     pod, containers = candidate.pod, _to_change(candidate)
     try:
         chosen = _to_patch(candidate, containers)
         wanted = _wanted(candidate, vpa, limit_ranges)
-        return plan_part(pod, wanted, chosen, containers=containers, capacity=capacity)
+        rules = StepRules(min_change=min_change, min_allowed=_min_allowed(vpa, chosen))
+        return plan_part(pod, wanted, chosen, containers=containers, capacity=capacity, rules=rules)
     except QuantityError:
         return None
+
+
+def _min_allowed(
+    vpa: VerticalPodAutoscaler, containers: Collection[str]
+) -> dict[str, ResourceQuantities]:
+    policies = {name: container_policy(vpa, name) for name in containers}
+    return {
+        name: parse_quantities(policy.min_allowed)
+        for name, policy in policies.items()
+        if policy is not None
+    }
 
 
 class Planner:

@@ -47,10 +47,13 @@ class VpaPlan:
         return False
 
     def send_resize(self, each: Undecided, outcome: PodOutcome, action: ResizePod) -> None:
-        """Add a resize, which uses the budget and the quotas."""
+        """Add a resize, which uses the budget, the quotas and the room of the node."""
         if action.disrupts:
             self.budgets.spend(each.pod)
         self.preflight.take_for_resize(each.pod, action.plan)
+        after = self.preflight.room_after_resize(each.pod, action.plan)
+        if after is not None:
+            self.context.resize_rooms.take(each.pod, after)
         self.add(each, outcome, action)
 
     def add(
