@@ -64,7 +64,11 @@ class PassResults:
         before = memory.decision
         stands = before is not None and (
             decision.reason is Reason.NO_TURN
-            or (before == decision and before.until == decision.until)
+            or (
+                before == decision
+                and before.until == decision.until
+                and before.detail == decision.detail
+            )
         )
         since = memory.decided_at if before == decision else self._context.now
         after = memory if stands else _deciding(memory, decision, since)

@@ -49,6 +49,7 @@ class FakeActuator(PodActuator):
     resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
     eviction_errors: Mapping[str, KubeError] = field(default_factory=dict)
     resized: list[str] = field(default_factory=list)
+    steps: dict[str, str] = field(default_factory=dict)  # details of the last resizes
     evicted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -78,8 +79,11 @@ class FakeActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         self.resized.append(pod.metadata.name)
+        self.steps[pod.metadata.name] = detail
         if pod.metadata.name in self.resize_errors:
             raise self.resize_errors[pod.metadata.name]
         meta = msgspec.structs.replace(pod.metadata, generation=2)
@@ -133,6 +137,8 @@ class RecordingActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         """Record a resize; return the unchanged pod."""
         self.calls.append(("resize", pod.metadata.uid, key_of(vpa), operations, reason))

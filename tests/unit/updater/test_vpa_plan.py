@@ -54,6 +54,8 @@ class SlowActuator(RecordingActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         await self.answer()
         resized = await RecordingActuator.resize(self, pod, vpa, operations, reason)
