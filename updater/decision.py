@@ -106,6 +106,18 @@ class Reason(Code):
         "oom_not_learnt_yet",
         "OOM-killed, and the memory target is not above what killed it: for a day at most.",
     )
+    MEMORY_IN_USE = (
+        "memory_in_use",
+        "A memory limit stays: live usage with its margin is above the next lower one.",
+    )
+    MEMORY_USAGE_UNKNOWN = (
+        "memory_usage_unknown",
+        "A memory limit stays: there is no usage of the last two minutes.",
+    )
+    MEMORY_DECREASE_PAUSED = (
+        "memory_decrease_paused",
+        "A memory limit went down by a step; usage is observed before the next one.",
+    )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",
         "The API server would refuse the pod that follows.",

@@ -1,5 +1,6 @@
 """The settings of a pass, and the common inputs of the plans of all its VPAs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -11,6 +12,7 @@ from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
+from updater.resize.memory_decrease import MemoryDecreaseRules, MemoryUse
 from updater.resize.resize_rooms import ResizeRooms
 from updater.resize.resize_timeouts import Timeouts
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
@@ -31,6 +33,7 @@ class Rules:
     checks_outcomes: bool = True  # of evictions, by the circuit breaker
     boost_bound: Quantity = ZERO  # of the CPU of a start-up boost; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP
+    memory_decrease: MemoryDecreaseRules = field(default_factory=MemoryDecreaseRules)
 
     @property
     def most_boost(self) -> Quantity | None:
@@ -65,3 +68,5 @@ class PassContext:
     resize_rooms: ResizeRooms
     errors: ObjectErrors
     templates: Templates | None = None  # None: no dry runs
+    # By pod UID, then by container; only of pods whose memory limits are to go down in place.
+    memory_use: Mapping[str, Mapping[str, MemoryUse]] = field(default_factory=dict)

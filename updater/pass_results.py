@@ -1,6 +1,7 @@
 """The results of a pass: its figures, and the state of the next pass."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from updater.pass_context import PassContext
 from updater.plan.assessment import Assessment
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
+from updater.resize.memory_decrease import MemoryFloor
 from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of
 from updater.state import NO_MEMORY, IdleVpa, PodMemory, UpdaterState
 
@@ -30,6 +32,8 @@ class PassResults:
         self._breakers: dict[str, Breaker] = {}
         self._tried: set[Controller] = set()
         self._refusals: dict[Controller, DryRunRefusal] = {}
+        self._memory_floors: dict[str, Mapping[str, MemoryFloor]] = {}
+        self._watched: dict[str, tuple[str, str]] = {}
         self.figures = PassFigures()
 
     def count_idle(self, scaled: AutoscaledPods) -> bool:
@@ -73,6 +77,8 @@ class PassResults:
         since = memory.decided_at if before == decision else self._context.now
         after = memory if stands else _deciding(memory, decision, since)
         uid = pod.metadata.uid
+        if after.lowers_limit:
+            self._watched[uid] = (pod.metadata.namespace, pod.metadata.name)
         if after is not self._context.before.of(uid):
             self._pods[uid] = after
         log_change(pod, decision, before, outcome.subject)
@@ -85,6 +91,7 @@ class PassResults:
         self._observed_daemons.update(assessment.observed_daemons)
         if progress.breaker is not None:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
+        self._memory_floors[scaled.vpa.metadata.uid] = assessment.memory_floors
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
 
@@ -101,6 +108,12 @@ class PassResults:
             observed_daemons=self._observed_daemons
             if complete
             else {**before.observed_daemons, **self._observed_daemons},
+            memory_floors={
+                uid: floors
+                for uid, floors in {**before.memory_floors, **self._memory_floors}.items()
+                if floors
+            },
+            watched=self._watched if complete else {**before.watched, **self._watched},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
 

@@ -7,7 +7,7 @@ from common.api.core import Pod
 from common.recommendation.preflight import Refusal
 from common.resources import CPU, MEMORY, cpu_quantity, memory_quantity
 from common.scheduling.room import room_of_pod
-from updater.decision import Action, Decision, Reason, evict, resize, wait
+from updater.decision import Action, Decision, Reason, evict, leave, resize, wait
 from updater.eviction.disruption_budget import ReplicaGroup
 from updater.plan.actions import ResizePod
 from updater.plan.assessment import Undecided
@@ -96,6 +96,9 @@ class ResizeChoice:
             decided = self._decide_rest(remembered)
         else:
             decided = self._decide(remembered)
+        if self._candidate.only is not None and decided.decision.action is Action.EVICT:
+            # The pod is in its range, and only lacks the rest of a resize.
+            decided = replace(decided, decision=leave(Reason.INFEASIBLE_CACHED))
         if decided.decision.reason is Reason.INFEASIBLE_CACHED or self._lacks_eviction(decided):
             return self.instead(decided.decision, decided.infeasible) or decided
         if self._waits_for_node(decided):
@@ -301,7 +304,8 @@ class ResizeChoice:
             return ChosenResize(decided.decision, infeasible)
         if rollout_holds(self._pod, self._plan, self._group):
             return ChosenResize(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
-        action = ResizePod(plan=self._plan, attempt=Attempt(node=self._node))
+        attempt = Attempt(node=self._node, may_evict=self._candidate.only is None)
+        action = ResizePod(plan=self._plan, attempt=attempt)
         return ChosenResize(decided.decision, infeasible, action)
 
     def _waits_for_eviction(self, remembered: Infeasible | None) -> bool:
