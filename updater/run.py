@@ -25,6 +25,7 @@ from updater.snapshot.selection import EVERYTHING, Scope
 from updater.snapshot.snapshot_source import SnapshotSource
 from updater.state import UpdaterState
 from updater.update_pass import UpdatePass
+from updater.usage_watch import UsageWatch
 from updater.vpa_preflight import QuotaUse
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Updater:
         clock: Clock,
         stop: asyncio.Event,
         history: ActionHistory,
+        usage: UsageWatch,
         replacements: TemplatePods | None = None,
     ) -> None:
         self._caches = caches
@@ -89,6 +91,7 @@ class Updater:
             stop=stop,
         )
         self._history = history
+        self._usage = usage
         self._log = PassLog()
         self._state = UpdaterState()
         self._running = asyncio.Lock()  # held by a pass or a preview
@@ -117,6 +120,7 @@ class Updater:
             async with asyncio.timeout_at(deadline):
                 admission = await self._admission()
                 self._log.log_admission(admission)
+                await self._usage.sample(self._state.watched, within=seconds / 4)
                 found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
             logger.warning("pass skipped, looking at the cluster took too long")
@@ -179,6 +183,7 @@ class Updater:
             admission_ready=admission.allows_eviction,
             errors=self._metrics.object_errors,
             templates=templates,
+            memory_use=self._usage.use,
         )
 
     async def plan(self, scope: Scope = EVERYTHING) -> PassPreview | NotNow:

@@ -17,6 +17,7 @@ from common.runtime.settings import (
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
+from updater.resize.memory_decrease import MemoryDecreaseRules
 from updater.resize.resize_timeouts import Timeouts
 
 
@@ -73,6 +74,15 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         parse=duration,
         group="Eviction and resize",
         help="Update a pod at once if it is OOM-killed within this time after its start.",
+    )
+    memory_decrease_margin: float = flag(
+        "--memory-decrease-margin",
+        default=0.1,
+        parse=number(least=0),
+        group="Eviction and resize",
+        metavar="FRACTION",
+        help="Lower a memory limit in place only if the largest usage of the last 15 minutes, "
+        "increased by this fraction, is at most the new limit.",
     )
     min_replicas: int = flag(
         "--min-replicas",
@@ -235,6 +245,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
             checks_outcomes=self.eviction_outcome_check,
             boost_bound=self.max_allowed_cpu_boost,
             pod_level=self.pod_level_resources,
+            memory_decrease=MemoryDecreaseRules(margin=self.memory_decrease_margin),
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

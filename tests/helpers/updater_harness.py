@@ -36,6 +36,7 @@ from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, k
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import ResizeBlocked, UpdaterState
 from updater.update_pass import UpdatePass
+from updater.usage_watch import Usage
 from updater.vpa_preflight import QuotaUse
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -239,6 +240,7 @@ async def run(
     stop: asyncio.Event | None = None,
     replacements: TemplatePods | None = None,
     history: ActionHistory | None = None,
+    memory_use: Usage | None = None,
 ) -> UpdaterState:
     """Run one pass; return the new state."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
@@ -264,6 +266,7 @@ async def run(
         admission_ready=admission_ready,
         errors=metrics.object_errors,
         templates=replacements,
+        memory_use=memory_use or {},
     )
     current = UpdatePass(context=context, executor=executor, actuator=actuator, metrics=metrics)
     return await current.run()
@@ -276,6 +279,7 @@ def context_of(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    memory_use: Usage | None = None,
 ) -> PassContext:
     """Return the context of a pass over the snapshot."""
     return PassContext(
@@ -287,6 +291,7 @@ def context_of(
         now=now,
         admission_ready=admission_ready,
         errors=ObjectErrors("updater", CollectorRegistry()),
+        memory_use=memory_use or {},
     )
 
 
@@ -297,7 +302,10 @@ async def preview(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    memory_use: Usage | None = None,
 ) -> dict[str, Decision]:
     """Return the decisions of a pass by pod UID."""
-    context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
+    context = context_of(
+        given, state, rules=rules, admission_ready=admission_ready, now=now, memory_use=memory_use
+    )
     return await preview_pass(context)
