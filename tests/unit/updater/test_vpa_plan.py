@@ -77,6 +77,7 @@ async def planned(given: RandomCluster) -> dict[str, Decision]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
 
 
@@ -87,6 +88,7 @@ def planned_calls(given: RandomCluster) -> list[Call]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
     found: list[Call] = []
     for scaled in given.snapshot.autoscaled:
@@ -126,6 +128,7 @@ async def state_after_pass(
         state=given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
         registry=registry,
     )
 
