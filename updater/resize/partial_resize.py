@@ -87,11 +87,11 @@ def plan_part(
 ) -> PartialResize | None:
     """Plan the largest step that fits into the ``capacity`` for the pod; None: there is none.
 
-    All decreases are in it. For each resource the increasing containers share the room in
-    proportion to what they lack, in whole millicores and MiB. None gets more than its target, nor
-    an amount below the ``min_allowed`` of its policy. A step of a resource is left out if it is
-    less than a tenth of what is missing, or than ``min_change`` of the present requests, so that a
-    pod isn't resized in each pass. Without a known ``capacity`` no increase fits. A limit changes
+    All decreases are in it. For each resource the increasing containers share the room equally, in
+    whole millicores and MiB. None gets more than its target, nor an amount below the
+    ``min_allowed`` of its policy. A step of a resource is left out if it is less than a tenth of
+    what is missing, or than ``min_change`` of the present requests, so that a pod isn't resized in
+    each pass. Without a known ``capacity`` no increase fits. A limit changes
     with its request, by the same part of the way.
 
     There is no step if nothing or everything fits, if the spec already has it, or if a request
@@ -167,11 +167,17 @@ def total_request(pod: Pod, requests: Mapping[str, ResourceQuantities], resource
 
 
 def share(lacks: Mapping[str, int], room: int) -> dict[str, int]:
-    """Divide the room in proportion to what each one lacks; no one gets more than that."""
-    total = sum(lacks.values())
-    if room >= total:
-        return dict(lacks)
-    return {name: lack * max(room, 0) // total for name, lack in lacks.items()}
+    """Divide the room equally; no one gets more than it lacks.
+
+    What one doesn't need goes to the others, so a container that lacks little gets all of it beside
+    one that no node could hold.
+    """
+    found, left = {}, max(room, 0)
+    order = sorted(lacks, key=lacks.__getitem__)
+    for number, name in enumerate(order):
+        found[name] = min(lacks[name], left // (len(order) - number))
+        left -= found[name]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

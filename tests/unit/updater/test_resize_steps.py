@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -363,6 +363,7 @@ async def test_the_plan_has_the_step_and_its_numbers() -> None:
     assert "400m of 600m now" in plan["uid-web-0"].detail
 
 
+@settings(deadline=None)
 @given(
     others=st.lists(st.integers(0, 900), min_size=3, max_size=12),
     starts=st.lists(st.integers(10, 300), min_size=1, max_size=3),
