@@ -139,7 +139,7 @@ class Reason(Code):
         "Replacements came up wrong, or not at all; one probe an hour.",
     )
     VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
-    RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."
+    RESIZE_DEFERRED = "resize_deferred", "The node has no room now; it is tried again."
     RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is applying the resize."
     RESIZE_ERROR = "resize_error", "The kubelet reports an error, and tries again."
     RESIZE_UNKNOWN = "resize_unknown", "The kubelet reports something unknown."

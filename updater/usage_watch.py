@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -23,11 +24,16 @@ logger = logging.getLogger(__name__)
 WINDOW = timedelta(minutes=15)
 _MOST_PODS = 5000
 _MOST_GETS = 10  # pods of a namespace that are read one by one; more are listed
-_MOST_CALLS = 8  # concurrent
+_MOST_CALLS = 20  # of a pass; beyond it the usage of the whole cluster is listed
+_CONCURRENT = 8
+_SLICE = 500  # pods
 _LONGEST_SAMPLE = 10.0  # seconds for all calls of a pass
 
 Usage: TypeAlias = Mapping[str, Mapping[str, MemoryUse]]
 """The largest usage in the window, by pod UID and container."""
+
+Call: TypeAlias = Callable[[], AsyncIterator[Sequence[PodMetrics]]]
+"""A call that reads usage, slice by slice."""
 
 
 @dataclass(slots=True)
@@ -62,6 +68,7 @@ class UsageWatch:
         self._clock = clock
         self._samples: dict[str, defaultdict[str, _Samples]] = {}  # by pod UID, then container
         self._fails = False
+        self._undecodable: frozenset[str] = frozenset()  # pods of the last list
 
     @property
     def use(self) -> Usage:
@@ -83,45 +90,61 @@ class UsageWatch:
         if not watched:
             return
         uids = {place: uid for uid, place in watched.items()}
-        names = defaultdict[str, list[str]](list)
-        for namespace, name in uids:
-            names[namespace].append(name)
         errors: list[str] = []
         succeeded = False
-        slots = asyncio.Semaphore(_MOST_CALLS)
+        slots = asyncio.Semaphore(_CONCURRENT)
 
-        async def read(call: Awaitable[Sequence[PodMetrics]], namespace: str) -> None:
+        async def read(call: Call) -> None:
             nonlocal succeeded
             async with slots:
                 try:
-                    found = await call
+                    async for found in call():
+                        for each in found:
+                            uid = uids.get((each.metadata.namespace, each.metadata.name))
+                            if uid is not None:
+                                self._add(uid, each)
                 except (KubeError, DecodeError) as error:
                     errors.append(str(error))
                     return
             succeeded = True
-            for each in found:
-                uid = uids.get((namespace, each.metadata.name))
-                if uid is not None:
-                    self._add(uid, each)
 
         try:
             async with asyncio.timeout(min(within, _LONGEST_SAMPLE)), asyncio.TaskGroup() as group:
-                for namespace, each in names.items():
-                    calls = (self._get(namespace, name) for name in each)
-                    if len(each) > _MOST_GETS:
-                        calls = (self._list(namespace) for _ in range(1))
-                    for call in calls:
-                        group.create_task(read(call, namespace))
+                for call in self._calls(uids):
+                    group.create_task(read(call))
         except TimeoutError:
             errors.append("no answer in time")
         self._drop_old()
         self._log(errors, succeeded=succeeded)
 
-    async def _list(self, namespace: str) -> Sequence[PodMetrics]:
-        return (await self._client.list(POD_METRICS, namespace=namespace)).items
+    def _calls(self, places: Collection[tuple[str, str]]) -> Sequence[Call]:
+        """Return the calls that read these pods, given by namespace and name."""
+        names = defaultdict[str, list[str]](list)
+        for namespace, name in places:
+            names[namespace].append(name)
+        calls: list[Call] = []
+        for namespace, each in names.items():
+            if len(each) > _MOST_GETS:
+                calls.append(partial(self._list, namespace))
+            else:
+                calls += (partial(self._get, namespace, name) for name in each)
+        if len(calls) > _MOST_CALLS and len(names) > 1:
+            return [partial(self._list, "")]
+        return calls
 
-    async def _get(self, namespace: str, name: str) -> Sequence[PodMetrics]:
-        return (await self._client.get(POD_METRICS, name, namespace=namespace, retry=False),)
+    async def _list(self, namespace: str) -> AsyncIterator[Sequence[PodMetrics]]:
+        """Yield the usage of a namespace, or of the cluster, with pauses for other tasks."""
+        undecodable: list[str] = []
+        listed = await self._client.list_undecoded(
+            POD_METRICS, namespace=namespace, undecodable=undecodable, known=self._undecodable
+        )
+        for found in listed.slices(_SLICE):
+            yield found
+            await asyncio.sleep(0)
+        self._undecodable = frozenset(undecodable)
+
+    async def _get(self, namespace: str, name: str) -> AsyncIterator[Sequence[PodMetrics]]:
+        yield (await self._client.get(POD_METRICS, name, namespace=namespace, retry=False),)
 
     def _add(self, uid: str, metrics: PodMetrics) -> None:
         if metrics.timestamp is None:

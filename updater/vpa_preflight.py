@@ -67,6 +67,7 @@ class Preflight:
     pod_level: PodLevelMode = PodLevelMode.KEEP
     _replacements: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
     _resizes: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
+    _rooms: IdentityCache[Room] = field(default_factory=lambda: IdentityCache(_CACHED))
 
     # Evictions
 
@@ -126,7 +127,8 @@ class Preflight:
     def room_after_resize(self, pod: Pod, plan: ResizePlan) -> Room | None:
         """Return the room that the pod takes after the resize; None: it can't be read."""
         try:
-            return room_of_pod(self._resized(pod, plan)[0])
+            spec, _ = self._resized(pod, plan)
+            return self._rooms.get((spec,), lambda: room_of_pod(spec))
         except QuantityError:
             return None
 

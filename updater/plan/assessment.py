@@ -31,9 +31,10 @@ from updater.plan.candidate_resize import Planner, plan_candidate
 from updater.plan.finished_resizes import last_resize
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.pod_readiness import is_becoming_ready
-from updater.resize.limit_decrease import LimitDecrease
 from updater.resize.memory_decrease import (
     MemoryFloor,
+    MemoryStep,
+    first_hold,
     floors_after,
     memory_step,
     merged_floors,
@@ -204,6 +205,10 @@ class _Judged:
         known = context.before.memory_floors.get(uid, {})
         self.floors = merged_floors(known, {}, now=now)
         self.oom_kills: list[DecreaseOom] = []
+        # By the identity of the whole plan, which is kept, and the steps.
+        self._stepped: dict[
+            tuple[int, tuple[MemoryStep, ...]], tuple[ResizePlan, ResizePlan | Decision]
+        ] = {}
         self.candidates: Sequence[Undecided] = ()
         self.decided: list[PodOutcome] = []
         self._idle: Counter[Decision] = Counter()  # of pods that need nothing
@@ -245,6 +250,7 @@ class _Judged:
             thresholds=context.rules.thresholds,
             features=context.rules.features,
             pending=status in PENDING and self._scaled.mode in IN_PLACE,
+            unfinished=memory.unfinished if self._scaled.mode in IN_PLACE else frozenset(),
             now=context.now,
         )
         if isinstance(judged, Decision):
@@ -288,7 +294,7 @@ class _Judged:
             with self._context.errors.around("plan", "Pod", *_named(pod)):
                 judged, plan = each, planner.plan(candidate)
                 if isinstance(plan, ResizePlan) and plan.memory_decreases:
-                    judged, plan = self._lower_memory(each, candidate, plan.memory_decreases)
+                    judged, plan = self._lower_memory(each, candidate, plan)
                 if isinstance(plan, Decision):
                     subject = Subject(self._scaled.vpa, judged.candidate)
                     self.decided.append(PodOutcome(pod, plan, judged.memory, subject))
@@ -297,9 +303,12 @@ class _Judged:
         self.candidates = planned
 
     def _lower_memory(
-        self, each: Undecided, candidate: Candidate, decreases: Iterable[LimitDecrease]
+        self, each: Undecided, candidate: Candidate, plan: ResizePlan
     ) -> tuple[Undecided, ResizePlan | Decision]:
-        """Return the pod with the steps of its memory limits, and its plan with these (X139)."""
+        """Return the pod with the steps of its memory limits, and its plan with these (X139).
+
+        Pods that are alike share ``plan``, and then also the plan with equal steps.
+        """
         context, memory = self._context, each.memory
         use = context.memory_use.get(each.pod.metadata.uid, {})
         steps = tuple(
@@ -311,11 +320,18 @@ class _Judged:
                 rules=context.rules.memory_decrease,
                 now=context.now,
             )
-            for decrease in decreases
+            for decrease in plan.memory_decreases
         )
         judged = replace(candidate, memory_steps=steps)
-        plan = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
-        return replace(each, candidate=judged, memory=replace(memory, lowers_limit=True)), plan
+        key = (id(plan), steps)
+        _, stepped = self._stepped.get(key, (plan, None))
+        if stepped is None:
+            stepped = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
+            self._stepped[key] = plan, stepped
+        held = first_hold(steps)
+        if stepped == held:
+            stepped = held  # with the pod's own numbers
+        return replace(each, candidate=judged, memory=replace(memory, lowers_limit=True)), stepped
 
     @property
     def rest(self) -> IdleVpa | None:

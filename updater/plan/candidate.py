@@ -72,6 +72,7 @@ def judge_pod(
     thresholds: Thresholds,
     features: FeatureGates,
     pending: bool = False,
+    unfinished: frozenset[str] = frozenset(),
     now: datetime,
 ) -> Candidate | Decision:
     """Return the pod as a candidate, or the decision that it needs no update.
@@ -80,8 +81,9 @@ def judge_pod(
     OOM kills (D18, D28), unless it is unfinished; otherwise an eviction instead of it could be
     delayed by the minimum lifetime. A quick OOM kill counts if the killed container gets more
     memory (D35). ``pending``: the pod has a pending resize that may be replaced; with one of a
-    recommended container it is a candidate even if it needs no update (X100). A pod that got a step
-    of a resize needs the rest although it is young (X138, X139).
+    recommended container it is a candidate even if it needs no update (X100). ``unfinished`` are
+    containers that got a step of a resize: they need the rest although the pod is young (X138,
+    X139).
 
     Source: updater.md 7.
     """
@@ -112,7 +114,7 @@ def judge_pod(
     )
     if why is Reason.DRIFTED and drift.resource_diff == 0:
         why = Reason.NO_CHANGE  # the reference evicts it if the threshold is zero
-    only = memory.unfinished & measured.processed.containers.keys()
+    only = unfinished.intersection(measured.processed.containers)
     if why is Reason.TOO_YOUNG and only and drift.resource_diff >= thresholds.min_change:
         why = Reason.DRIFTED
     else:

@@ -99,7 +99,7 @@ def _to_patch(candidate: Candidate, containers: Mapping[str, ContainerAmounts]) 
     if candidate.processed.pod_level is not None:
         return frozenset(containers)
     if candidate.only is not None:
-        return candidate.only & containers.keys()
+        return candidate.only.intersection(containers)
     return containers_to_patch(
         candidate.why, containers, requests=candidate.requests, ooms=candidate.ooms
     )
