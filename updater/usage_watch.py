@@ -176,7 +176,7 @@ class UsageWatch:
 def _memory(container: ContainerMetrics) -> int | None:
     """Return the memory usage in bytes; None: it is missing or no quantity."""
     usage = container.usage
-    if not isinstance(usage, dict) or MEMORY not in usage:
+    if not isinstance(usage, dict) or usage.get(MEMORY) is None:
         return None
     try:
         return parse_value(usage[MEMORY])
