@@ -42,6 +42,7 @@ from updater.settings import UpdaterSettings
 from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.snapshot.live_pod import MANAGER
 from updater.snapshot.selection import Scope
+from updater.usage_watch import UsageWatch
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +139,7 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 clock=clock,
                 stop=stop,
                 history=history,
+                usage=UsageWatch(client, clock),
                 replacements=(
                     TemplatePods(client, caches.controllers)
                     if settings.replacement_dry_run

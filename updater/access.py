@@ -8,6 +8,7 @@ from common.kube.endpoints import (
     LEASES,
     LIMIT_RANGES,
     NODES,
+    POD_METRICS,
     POD_TEMPLATES,
     PODS,
     REPLICA_SETS,
@@ -42,6 +43,7 @@ ACCESS = (
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
     PODS.access("patch"),  # a resize can't set its annotation
+    POD_METRICS.access("get", "list"),  # optional: usage before a memory limit goes down in place
     EVENTS.access("create", "patch"),
     LEASES.access("get", names=("vpa-admission-controller",)),  # status Lease of admission
     # Leader election: the default names of the flag and of the Helm chart.

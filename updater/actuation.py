@@ -41,6 +41,7 @@ _SKIPPED_BECAUSE = {
     Reason.CAPACITY_REQUESTED: "room is requested",
     Reason.CAPACITY_REFUSED: "no room was provided",
 }
+_LONGEST_DETAIL = 400  # characters; an Event's message may have 1024
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
 _SKIPPED = (
     "Previously recorded in-place update was infeasible, current recommendation is not lower than "
@@ -90,8 +91,12 @@ class PodActuator:
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         """Resize the pod in place, and return the new pod; its generation is 0 if unknown.
+
+        ``detail`` has the numbers of the rest that follows, for the Event.
 
         Raises:
             KubeError: the API server refused, or did not answer.
@@ -106,6 +111,8 @@ class PodActuator:
             unknown = msgspec.structs.replace(meta, generation=0)
             resized = msgspec.structs.replace(pod, metadata=unknown)
         sentence = _WITHDRAWN if withdraws else _RESIZED
+        if detail:
+            sentence += f" {detail[0].upper()}{detail[1:_LONGEST_DETAIL]}."
         text = _with(reason, sentence, vpa, patch_changes(pod, operations))
         self._events.event(reference(PODS, meta), NORMAL, "InPlaceResizedByVPA", text)
         return resized

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.resource_changes import ResourceChange, patch_changes
+from common.resources import MEMORY
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
 from updater.capacity.reservations import FoundRoom, Reservation, pods_by_workload
@@ -19,10 +20,13 @@ from updater.failures import after_refused_eviction, after_refused_resize, may_h
 from updater.pass_context import PassContext
 from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
 from updater.plan.assessment import Assessment, Undecided
+from updater.plan.candidate import Candidate
 from updater.plan.finished_resizes import before_next_resize
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
 from updater.plan.vpa_plan import VpaPlan
+from updater.resize.memory_decrease import SentDecrease
+from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.live_pod import LivePod
 from updater.state import CallRefused, PodMemory, SentResize
 
@@ -360,10 +364,26 @@ def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> Po
         resized_at=finished.resized_at,
         spent_ooms=finished.spent_ooms,
         killed_at=memory.killed_at,
+        decreases=_decreases(memory, candidate, plan, at),
+        lowers_limit=memory.lowers_limit,
         blocked=memory.blocked,
         decision=memory.decision,
         decided_at=memory.decided_at,
     )
+
+
+def _decreases(
+    memory: PodMemory, candidate: Candidate | None, plan: ResizePlan, at: datetime
+) -> Mapping[str, SentDecrease]:
+    """Return the last decreases of memory limits after the resize (X139, X140)."""
+    if candidate is None or plan.withdraws:
+        return memory.decreases
+    sent = {
+        each.container: SentDecrease(at=at, limit=each.before, is_last=each.is_last)
+        for each in candidate.memory_steps
+        if each.held is None and (each.container, MEMORY) in plan.changes
+    }
+    return {**memory.decreases, **sent} if sent else memory.decreases
 
 
 def _unanswered(outcome: PodOutcome, at: datetime) -> PodOutcome:

@@ -1,6 +1,7 @@
 """The results of a pass: its figures, and the state of the next pass."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from updater.pass_context import PassContext
 from updater.plan.assessment import Assessment
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
+from updater.resize.memory_decrease import MemoryFloor
 from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of
 from updater.state import NO_MEMORY, IdleVpa, PodMemory, UpdaterState
 
@@ -35,6 +37,8 @@ class PassResults:
         self._demands: dict[str, tuple[CapacityDemand, ...]] = {}
         self._reservations: dict[str, Reservation] = {}
         self._visited: set[str] = set()  # VPA UIDs
+        self._memory_floors: dict[str, Mapping[str, MemoryFloor]] = {}
+        self._watched: dict[str, tuple[str, str]] = {}
         self.figures = PassFigures()
 
     def count_idle(self, scaled: AutoscaledPods) -> bool:
@@ -79,6 +83,8 @@ class PassResults:
         since = memory.decided_at if before == decision else self._context.now
         after = memory if stands else _deciding(memory, decision, since)
         uid = pod.metadata.uid
+        if after.lowers_limit:
+            self._watched[uid] = (pod.metadata.namespace, pod.metadata.name)
         if after is not self._context.before.of(uid):
             self._pods[uid] = after
         log_change(pod, decision, before, outcome.subject)
@@ -94,6 +100,7 @@ class PassResults:
         self._observed_daemons.update(assessment.observed_daemons)
         if progress.breaker is not None:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
+        self._memory_floors[scaled.vpa.metadata.uid] = assessment.memory_floors
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
         self._reservations.update(progress.reservations)
@@ -115,6 +122,12 @@ class PassResults:
             waits_for_room=any(each.is_about_room for each in self.figures.candidates)
             or (before.waits_for_room and not complete),
             demands={**self._earlier_demands(), **self._demands},
+            memory_floors={
+                uid: floors
+                for uid, floors in {**before.memory_floors, **self._memory_floors}.items()
+                if floors
+            },
+            watched=self._watched if complete else {**before.watched, **self._watched},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
 

@@ -27,12 +27,14 @@ from updater.pass_context import PassContext, Rules, Templates
 from updater.pass_log import PassLog
 from updater.plan_table import PlanTable
 from updater.preview import NotNow, PassPreview, preview_pass
+from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.caches import Caches
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, acts, key_of
 from updater.snapshot.selection import EVERYTHING, Scope
 from updater.snapshot.snapshot_source import SnapshotSource
 from updater.state import UpdaterState
 from updater.update_pass import UpdatePass
+from updater.usage_watch import UsageWatch
 from updater.vpa_preflight import QuotaUse
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ class Updater:
         clock: Clock,
         stop: asyncio.Event,
         history: ActionHistory,
+        usage: UsageWatch,
         replacements: TemplatePods | None = None,
         capacity: CapacityDetection | None = None,
         provisioner: CapacityProvisioner | None = None,
@@ -102,6 +105,7 @@ class Updater:
             stop=stop,
         )
         self._history = history
+        self._usage = usage
         self._log = PassLog()
         self._state = UpdaterState()
         self._running = asyncio.Lock()  # held by a pass or a preview
@@ -131,6 +135,7 @@ class Updater:
                 admission = await self._admission()
                 self._log.log_admission(admission)
                 capacity_mode = await self._capacity_mode()
+                await self._usage.sample(self._state.watched, within=seconds / 4)
                 found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
             logger.warning("pass skipped, looking at the cluster took too long")
@@ -214,6 +219,7 @@ class Updater:
             before=self._state,
             quotas=QuotaUse(snapshot.quotas),
             rooms=PassRooms.of(snapshot, self._state.reservations, now=now),
+            resize_rooms=ResizeRooms(snapshot),
             rules=self._rules,
             now=now,
             admission_ready=admission.allows_eviction,
@@ -221,6 +227,7 @@ class Updater:
             templates=templates,
             capacity_mode=capacity_mode,
             capacity_requests=self._requests,
+            memory_use=self._usage.use,
         )
 
     async def plan(self, scope: Scope = EVERYTHING) -> PassPreview | NotNow:

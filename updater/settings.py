@@ -18,6 +18,7 @@ from updater.capacity.capacity_requests import CapacityMode
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
+from updater.resize.memory_decrease import MemoryDecreaseRules
 from updater.resize.resize_timeouts import Timeouts
 
 
@@ -74,6 +75,15 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         parse=duration,
         group="Eviction and resize",
         help="Update a pod at once if it is OOM-killed within this time after its start.",
+    )
+    memory_decrease_margin: float = flag(
+        "--memory-decrease-margin",
+        default=0.1,
+        parse=number(least=0),
+        group="Eviction and resize",
+        metavar="FRACTION",
+        help="Lower a memory limit in place only if the largest usage of the last 15 minutes, "
+        "increased by this fraction, is at most the new limit.",
     )
     min_replicas: int = flag(
         "--min-replicas",
@@ -256,6 +266,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
             boost_bound=self.max_allowed_cpu_boost,
             pod_level=self.pod_level_resources,
             capacity_timeout=self.capacity_timeout,
+            memory_decrease=MemoryDecreaseRules(margin=self.memory_decrease_margin),
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

@@ -22,8 +22,6 @@ from common.scheduling.room import Room, room_of_pod
 from updater.decision import Decision, Reason, leave, wait
 from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.cluster_snapshot import AutoscaledPods
-from updater.snapshot.live_pod import LivePod
-from updater.snapshot.node_rooms import room_taken_by
 
 _Judged = tuple[PodSpec, Refusal | None]
 _CACHED = 1024  # kinds of pods of one VPA
@@ -70,6 +68,7 @@ class Preflight:
     _replacements: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
     _needs: IdentityCache[Room] = field(default_factory=lambda: IdentityCache(_CACHED))
     _resizes: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
+    _rooms: IdentityCache[Room] = field(default_factory=lambda: IdentityCache(_CACHED))
 
     # Evictions
 
@@ -143,14 +142,13 @@ class Preflight:
         if plan.changes:
             self._take(pod, lambda: share_of(pod, self._resized(pod, plan)[0]))
 
-    def growth_by_resize(self, pod: LivePod, plan: ResizePlan) -> Room:
-        """Return the room that the pod takes more after the resize."""
-        if not plan.changes:
-            return Room()
+    def room_after_resize(self, pod: Pod, plan: ResizePlan) -> Room | None:
+        """Return the room that the pod takes after the resize; None: it can't be read."""
         try:
-            return room_of_pod(self._resized(pod, plan)[0]) - room_taken_by(pod)
+            spec, _ = self._resized(pod, plan)
+            return self._rooms.get((spec,), lambda: room_of_pod(spec))
         except QuantityError:
-            return Room()
+            return None
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> _Judged:
         return self._resizes.get((plan, pod.spec), lambda: self._judge_resize(pod, plan))

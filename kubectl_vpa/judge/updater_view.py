@@ -52,6 +52,8 @@ _PASSING = frozenset(
         Reason.POD_PENDING,
         Reason.STARTUP_BOOSTED,
         Reason.OOM_NOT_LEARNT_YET,
+        Reason.MEMORY_IN_USE,
+        Reason.MEMORY_DECREASE_PAUSED,
         Reason.REPLACEMENT_UNVERIFIED,
         Reason.CAPACITY_REQUESTED,
         Reason.VPA_CHANGED,

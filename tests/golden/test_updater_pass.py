@@ -69,6 +69,8 @@ class RecordingActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         if self.refuse_resizes:
             self.calls.append({"call": "resize", "fails": True, "pod": pod.metadata.name})

@@ -32,6 +32,7 @@ from updater.pass_context import Rules
 from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from updater.usage_watch import UsageWatch
 from workloads import DEFINITIONS
 
 SCENARIO = """
@@ -88,6 +89,7 @@ class UpdaterSandbox:
             clock=self.clock,
             stop=self.stop,
             history=ActionHistory(),
+            usage=UsageWatch(self.client, self.clock),
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
             capacity=CapacityDetection(self.client, capacity, sees_all_pods=True),
             provisioner=provisioner,

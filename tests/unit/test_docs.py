@@ -104,6 +104,7 @@ CYCLE, RESIZE = (
     "tests/unit/updater/test_update_pass.py",
     "tests/unit/updater/test_resize_decision.py",
 )
+STEPS = "tests/unit/updater/test_resize_steps.py"
 RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
@@ -286,6 +287,15 @@ SHOWN_IN = {
     "X104": ("tests/shell/test_rollouts.py", "a_rollout_in_between_loses_three_pods"),
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
     "X106": ("tests/unit/updater/test_disruption_budget.py", "pods_of_a_job_without_a_node_count"),
+    "X138": (
+        STEPS,
+        "test_a_deferred_resize_becomes_a_step_and_the_rest_follows_when_a_neighbour_shrinks",
+    ),
+    "X139": (
+        "tests/shell/test_updater_memory_steps.py",
+        "test_a_large_decrease_goes_in_steps_while_usage_is_small",
+    ),
+    "X140": (STEPS, "test_an_oom_kill_after_a_decrease_sets_a_floor_for_all_pods_of_the_vpa"),
     "X113": (
         "tests/unit/admission/test_vpa_validation.py",
         "test_x113_an_invalid_quantity_is_denied_with_the_reference_s_message",

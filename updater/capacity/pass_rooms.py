@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping
 from datetime import datetime
 
+from common.quantity import QuantityError
 from common.scheduling.room import Room
 from updater.capacity.reservations import Reservations, reserved_rooms, still_reserved
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_node import LiveNode
 from updater.snapshot.live_pod import LivePod
-from updater.snapshot.node_rooms import NodeRooms
+from updater.snapshot.node_rooms import NodeRooms, room_taken_by
 
 _NONE: Reservations = {}
 
@@ -63,10 +64,14 @@ class PassRooms:
                 self._rooms = found
         return self._rooms
 
-    def grow(self, node: str, growth: Room) -> None:
-        """Record that a resize makes a pod on the node grow; a negative growth frees nothing."""
+    def grow(self, pod: LivePod, after: Room) -> None:
+        """Record that a resize makes a pod take ``after``; a decrease frees nothing."""
+        try:
+            growth = after - room_taken_by(pod)
+        except QuantityError:
+            return
         more = Room(max(growth.cpu, 0), max(growth.memory, 0))
         if self._rooms is None:
-            self._grown[node] += more
+            self._grown[pod.node_name] += more
         else:
-            self._rooms.shrink(node, more)
+            self._rooms.shrink(pod.node_name, more)

@@ -56,9 +56,11 @@ class VpaPlan:
         if action.disrupts:
             self.budgets.spend(each.pod)
         self.preflight.take_for_resize(each.pod, action.plan)
-        if self.context.capacity_mode is not CapacityMode.OFF:
-            growth = self.preflight.growth_by_resize(each.pod, action.plan)
-            self.context.rooms.grow(each.pod.node_name, growth)
+        after = self.preflight.room_after_resize(each.pod, action.plan)
+        if after is not None:
+            self.context.resize_rooms.take(each.pod, after)
+            if self.context.capacity_mode is not CapacityMode.OFF:
+                self.context.rooms.grow(each.pod, after)
         self.add(each, outcome, action)
 
     def add(

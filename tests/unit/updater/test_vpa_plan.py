@@ -54,6 +54,8 @@ class SlowActuator(RecordingActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         await self.answer()
         resized = await RecordingActuator.resize(self, pod, vpa, operations, reason)
@@ -75,6 +77,7 @@ async def planned(given: RandomCluster) -> dict[str, Decision]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
 
 
@@ -85,6 +88,7 @@ def planned_calls(given: RandomCluster) -> list[Call]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
     found: list[Call] = []
     for scaled in given.snapshot.autoscaled:
@@ -124,6 +128,7 @@ async def state_after_pass(
         state=given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
         registry=registry,
     )
 
