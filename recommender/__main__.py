@@ -292,7 +292,10 @@ def assemble(
             fetching=(lambda _: False) if backfill is None else backfill.fetching,
             limits=(
                 NodeLimits(
-                    informers.node_facts, mode=settings.cap_to_nodes, flags=settings.node_shapes
+                    informers.node_facts,
+                    mode=settings.cap_to_nodes,
+                    flags=settings.node_shapes,
+                    clock=clock,
                 ),
             ),
             metrics=metrics,
