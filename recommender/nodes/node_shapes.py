@@ -30,7 +30,7 @@ class NodeShape:
     room: Room  # of an empty node, without DaemonSets
     title: str  # orders shapes
     about: str  # what it is, such as "of type m5.large"; may be empty
-    guess: str = ""  # why there may be such a node; empty: there is one, or one can be made
+    guess: str = ""  # why there may be one; empty: there is one, or one can be made
     has_departed: bool = False  # its last node has just gone
 
 
