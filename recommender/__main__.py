@@ -295,7 +295,10 @@ def assemble(
             quotas=QuotaLimits(informers, usage, settings=publishing, errors=metrics.object_errors),
             limits=(
                 NodeLimits(
-                    informers.node_facts, mode=settings.cap_to_nodes, flags=settings.node_shapes
+                    informers.node_facts,
+                    mode=settings.cap_to_nodes,
+                    flags=settings.node_shapes,
+                    clock=clock,
                 ),
             ),
             metrics=metrics,

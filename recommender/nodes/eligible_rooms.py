@@ -108,9 +108,10 @@ class RoomFinder:
             for shape in (*self._index.shapes, *self._makeable)
             if fits(shape)
         ]
-        guesses = [each for each in found if each.shape.guess]
         known = [each for each in found if not each.shape.guess]
-        return (*largest(known), *largest(guesses))
+        departed = [each for each in found if each.shape.has_departed]
+        guesses = [each for each in found if each.shape.guess and not each.shape.has_departed]
+        return (*largest(known), *largest(departed), *largest(guesses))
 
     def _may_run(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
         return lambda shape: self._is_eligible(rules, shape.traits)

@@ -9,6 +9,7 @@ from common.api.workloads import DaemonSet
 from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
 from common.resources import cpu_quantity, memory_quantity
+from common.runtime.clock import Clock
 from common.scheduling.eligibility import SchedulingRules
 from common.scheduling.pod_claims import PodShape, as_numbers, claims_of, shape_of_template
 from common.scheduling.room import Room
@@ -35,8 +36,8 @@ logger = logging.getLogger(__name__)
 _MIB = 1 << 20
 _DAEMON_SETS = 1 << 12  # whose needs are cached
 _ROOM = (
-    "The best node that its pods may run on, {about}, has room for {cpu} of CPU and {memory} of "
-    "memory beside DaemonSets"
+    "The best node that its pods may run on{about} has room for {cpu} CPU and {memory} memory "
+    "beside DaemonSets"
 )
 _NO_NODE = (
     "The node selector, the required node affinity and the tolerations of its pods match no known "
@@ -59,10 +60,16 @@ class NodeLimits:
     """A source of limits: the pod of a recommendation must fit a node that it may run on."""
 
     def __init__(
-        self, facts: Callable[[], NodeFacts], *, mode: CapMode, flags: Sequence[ShapeFlag] = ()
+        self,
+        facts: Callable[[], NodeFacts],
+        *,
+        mode: CapMode,
+        flags: Sequence[ShapeFlag] = (),
+        clock: Clock,
     ) -> None:
         """Initialize; ``mode`` applies to VPAs without the annotation."""
         self._facts = facts
+        self._clock = clock
         self._mode = mode
         self._flags = flags
         self._is_on = False
@@ -84,7 +91,7 @@ class NodeLimits:
             self._makeable = makeable_shapes(facts.autoscalers, self._flags)
         of_daemon_sets = _by_daemon_set(vpas)
         needs = (self._need(each, of_daemon_sets) for each in facts.daemon_sets)
-        self._finder.index.update(facts.nodes)
+        self._finder.index.update(facts.nodes, self._clock.now())
         self._finder.update(self._makeable, tuple(each for each in needs if each is not None))
         if len(self._limits) > _MOST_LIMITS:
             self._limits = {}
@@ -143,7 +150,11 @@ class NodeLimits:
 def _limit(rooms: Sequence[EligibleRoom], *, with_guesses: bool) -> PodLimit:
     return PodLimit(
         reason=StepReason.NODES,
-        rooms=tuple(_room(each) for each in rooms if with_guesses or not each.shape.guess),
+        rooms=tuple(
+            _room(each)
+            for each in rooms
+            if with_guesses or each.shape.has_departed or not each.shape.guess
+        ),
         lowered=ConditionType.CAPPED_BY_NODES,
         unmet=ConditionType.EXCEEDS_KNOWN_NODES,
         no_room=_NO_NODE,
@@ -153,7 +164,8 @@ def _limit(rooms: Sequence[EligibleRoom], *, with_guesses: bool) -> PodLimit:
 def _room(found: EligibleRoom) -> LimitRoom:
     room, shape = found.room, found.shape
     memory = memory_quantity(room.memory // _MIB * _MIB)
-    numbers = _ROOM.format(about=shape.about, cpu=cpu_quantity(room.cpu), memory=memory)
+    about = f", {shape.about}," if shape.about else ""
+    numbers = _ROOM.format(about=about, cpu=cpu_quantity(room.cpu), memory=memory)
     return LimitRoom(
         room=room,
         title=shape.title,

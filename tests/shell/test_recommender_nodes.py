@@ -10,6 +10,7 @@ from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.cap_mode import CAP_ANNOTATION, CapMode
+from recommender.nodes.node_shapes import DEPARTURE
 from recommender.nodes.shape_flag import parse_shape
 from recommender.sources.autoscaler_reader import NODE_POOLS
 from recommender_harness import (
@@ -63,7 +64,7 @@ async def test_a_target_above_all_nodes_is_capped() -> None:
         assert found["uncappedTarget"]["cpu"] == "9616m"
         assert conditions(api)["CappedByNodes"] == (
             "app: the target is lowered, so that a pod fits. The best node that its pods may run "
-            "on, of the cluster, has room for 2 of CPU and 4Gi of memory beside DaemonSets."
+            "on has room for 2 CPU and 4Gi memory beside DaemonSets."
         )
 
 
@@ -77,9 +78,27 @@ async def test_a_larger_node_ends_the_cap_and_its_condition() -> None:
             await process.cycle()
             assert target(api)["cpu"] == "9616m"
             assert "CappedByNodes" not in conditions(api)
-            change(process, "DELETED", node("large", cpu="16", memory="64Gi"), 3)
+
+
+async def test_a_node_that_has_gone_may_come_back_for_half_an_hour() -> None:
+    large = node("large", cpu="16", memory="64Gi")
+    async with FakeApi() as api:
+        prepare_large(api, SMALL, large)
+        async with running(api) as process:
+            await process.cycle()
+            assert "ExceedsKnownNodes" not in conditions(api)
+            change(process, "DELETED", large, 3)
+            await process.cycle()
+            assert target(api)["cpu"] == "9616m"
+            assert conditions(api)["ExceedsKnownNodes"] == (
+                "The pod of the target fits no known node. The best node that its pods may run on "
+                "has room for 2 CPU and 4Gi memory beside DaemonSets. A node was there until 12:00 "
+                "UTC and may come back, so it stays."
+            )
+            process.clock.forward(DEPARTURE)
             await process.cycle()
             assert target(api)["cpu"] == "2"
+            assert "ExceedsKnownNodes" not in conditions(api)
 
 
 async def test_pods_that_may_run_on_no_node_keep_their_target() -> None:
@@ -118,8 +137,8 @@ async def test_an_autoscaler_may_make_a_larger_node() -> None:
             await process.cycle()
         assert target(api)["cpu"] == "9616m"
         assert conditions(api)["ExceedsKnownNodes"] == (
-            "The pod of the target fits no known node. The best node that its pods may run on, of "
-            "the cluster, has room for 2 of CPU and 4Gi of memory beside DaemonSets. A cluster "
+            "The pod of the target fits no known node. The best node that its pods may run on has "
+            "room for 2 CPU and 4Gi memory beside DaemonSets. A cluster "
             "autoscaler reports in the ConfigMap kube-system/cluster-autoscaler-status, and it may "
             "make a larger node, so it stays."
         )

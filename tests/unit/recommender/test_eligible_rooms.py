@@ -1,6 +1,7 @@
 """The rooms for pods on the nodes that they may run on, beside DaemonSets."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from node_objects import GIB, by_name, daemon_set, node, rules
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.eligible_rooms import DaemonSetNeed, RoomFinder
 
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = node("small", cpu="4", memory="16Gi")
 LARGE = node("large", cpu="64", memory="256Gi", labels={"size": "large"})
 GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
@@ -26,7 +28,7 @@ def need(name: str = "agent", **given: Any) -> DaemonSetNeed:
 
 def finder(nodes: Sequence[CachedNode], *needs: DaemonSetNeed) -> RoomFinder:
     found = RoomFinder()
-    found.index.update(by_name(*nodes))
+    found.index.update(by_name(*nodes), NOW)
     found.update((), needs)
     return found
 
@@ -84,10 +86,10 @@ def test_rooms_follow_nodes_and_daemon_sets() -> None:
     found, anywhere = finder([SMALL]), rules()
     before, version = found.rooms(anywhere), found.version
     assert found.rooms(anywhere) is before
-    found.index.update(by_name(node("small", cpu="4", memory="16Gi")))
+    found.index.update(by_name(node("small", cpu="4", memory="16Gi")), NOW)
     found.update((), ())
     assert (found.rooms(anywhere), found.version) == (before, version)
-    found.index.update(by_name(SMALL, LARGE))
+    found.index.update(by_name(SMALL, LARGE), NOW)
     found.update((), ())
     assert [each.room.cpu for each in found.rooms(anywhere)] == [64000]
     found.update((), (need(),))

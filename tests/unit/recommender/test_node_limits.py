@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,16 +14,19 @@ from common.api.core import PodSpec
 from common.labels import NOTHING
 from common.scheduling.eligibility import ANYWHERE
 from common.scheduling.pod_claims import PodShape
+from fixed_clock import FixedClock
 from node_objects import by_name, daemon_set, node, node_pool
 from recommender.model.keys import VpaKey
 from recommender.nodes.autoscalers import Autoscalers
 from recommender.nodes.cap_mode import CAP_ANNOTATION, CapMode
 from recommender.nodes.node_facts import NodeFacts
+from recommender.nodes.node_shapes import DEPARTURE
 from recommender.nodes.shape_flag import ShapeFlag, parse_shape
 from recommender.publish.node_limits import NodeLimits
 from recommender.publish.pod_limits import PodLimit
 from recommender.sources.target_resolution import LoadedVpa, TargetResolution
 
+NOW = datetime(2026, 1, 2, 12, 5, tzinfo=UTC)
 POD = PodShape(ANYWHERE, PodSpec())
 NO_AUTOSCALER = Autoscalers(reports=False, node_pools=())
 NODES = by_name(node(cpu="4", memory="16Gi", labels={"node.kubernetes.io/instance-type": "m5"}))
@@ -68,9 +72,12 @@ class Cluster:
     mode: CapMode = CapMode.AUTO
     flags: tuple[ShapeFlag, ...] = ()
     vpas: dict[VpaKey, LoadedVpa] = field(default_factory=dict)
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
 
     def __post_init__(self) -> None:
-        self.limits = NodeLimits(lambda: self.facts, mode=self.mode, flags=self.flags)
+        self.limits = NodeLimits(
+            lambda: self.facts, mode=self.mode, flags=self.flags, clock=self.clock
+        )
 
     def limit(self, one: LoadedVpa | None = None) -> PodLimit | None:
         found = one or loaded()
@@ -156,7 +163,17 @@ def test_a_limit_is_the_same_object_until_it_changes() -> None:
     )
     assert cluster.limit() is before
     cluster.facts = NodeFacts(nodes=by_name(small), autoscalers=NO_AUTOSCALER)
+    assert rooms(cluster.limit()) == [(2, True), (4, False)]
+    cluster.clock.forward(DEPARTURE)
     assert rooms(cluster.limit()) == [(2, True)]
+
+
+def test_a_node_that_has_gone_stays_a_guess_in_mode_always() -> None:
+    cluster = Cluster(NodeFacts(nodes=NODES, autoscalers=STATUS), CapMode.ALWAYS)
+    assert rooms(cluster.limit()) == [(4, True)]
+    small = node("n2", cpu="2", memory="4Gi")
+    cluster.facts = NodeFacts(nodes=by_name(small), autoscalers=STATUS)
+    assert rooms(cluster.limit()) == [(2, True), (4, False)]
 
 
 AGENT: dict[str, Any] = {"namespace": "kube-system", "kind": "DaemonSet"}
@@ -196,6 +213,6 @@ def test_the_sentence_of_a_room_has_its_numbers() -> None:
     limit = Cluster(NodeFacts(nodes=NODES, daemon_sets=(daemon_set(),)), CapMode.ALWAYS).limit()
     assert limit is not None
     assert limit.rooms[0].sentence == (
-        "The best node that its pods may run on, of type m5, has room for 3500m of CPU and 15Gi of "
+        "The best node that its pods may run on, of type m5, has room for 3500m CPU and 15Gi "
         "memory beside DaemonSets"
     )

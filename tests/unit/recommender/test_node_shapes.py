@@ -1,19 +1,32 @@
 """The distinct shapes of the nodes of a cluster."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from common.scheduling.room import Room
 from node_objects import GIB, MIB, by_name, node
-from recommender.nodes.node_shapes import NodeIndex
+from recommender.nodes.cached_node import CachedNode
+from recommender.nodes.node_shapes import DEPARTURE, NodeIndex
 
+NOW = datetime(2026, 1, 2, 12, 5, tzinfo=UTC)
 SSD = {"disk": "ssd", "zone": "a"}
 
 
-def index_of(*nodes: object, keys: tuple[str, ...] = ()) -> NodeIndex:
+def index_of(*nodes: CachedNode, keys: tuple[str, ...] = ()) -> NodeIndex:
     index = NodeIndex()
     index.name_keys(keys)
-    index.update(by_name(*nodes))  # type: ignore[arg-type]
+    index.update(by_name(*nodes), NOW)
     return index
+
+
+def known(index: NodeIndex) -> list[int]:
+    """Return the millicores of the nodes that are there."""
+    return [each.room.cpu for each in index.shapes if not each.guess]
+
+
+def departed(index: NodeIndex) -> list[int]:
+    return [each.room.cpu for each in index.shapes if each.has_departed]
 
 
 def test_equal_nodes_have_one_shape() -> None:
@@ -65,16 +78,16 @@ def test_taints_that_last_are_kept_and_passing_ones_are_not() -> None:
 def test_shapes_are_the_same_object_until_one_comes_or_goes() -> None:
     index = index_of(node("n1"))
     before, version = index.shapes, index.version
-    index.update(by_name(node("n1")))  # a heartbeat
+    index.update(by_name(node("n1")), NOW)  # a heartbeat
     assert (index.shapes, index.version) == (before, version)
     assert index.shapes is before
-    index.update(by_name(node("n1"), node("n2")))
+    index.update(by_name(node("n1"), node("n2")), NOW)
     assert index.shapes is before
     assert index.version > version
-    index.update(by_name(node("n1"), node("n2", cpu="8")))
+    index.update(by_name(node("n1"), node("n2", cpu="8")), NOW)
     assert len(index.shapes) == 2
-    index.update(by_name(node("n2", cpu="8")))
-    assert [each.room.cpu for each in index.shapes] == [8000]
+    index.update(by_name(node("n2", cpu="8")), NOW)
+    assert known(index) == [8000]
 
 
 def test_a_node_whose_allocatable_is_unreadable_has_no_shape() -> None:
@@ -84,3 +97,41 @@ def test_a_node_whose_allocatable_is_unreadable_has_no_shape() -> None:
 def test_the_type_of_instance_is_named() -> None:
     (shape,) = index_of(node(labels={"node.kubernetes.io/instance-type": "m5.large"})).shapes
     assert shape.about == "of type m5.large"
+
+
+SMALL, LARGE = node("n1"), node("n2", cpu="8", labels=SSD)
+
+
+@pytest.mark.parametrize(
+    ("later", "want"),
+    [
+        pytest.param(timedelta(0), [8000], id="at once"),
+        pytest.param(DEPARTURE - timedelta(seconds=1), [8000], id="just before the end"),
+        pytest.param(DEPARTURE, [], id="at the end"),
+        pytest.param(timedelta(seconds=-1), [], id="the clock moved backwards"),
+    ],
+)
+def test_a_shape_stays_a_guess_after_its_last_node_has_gone(
+    later: timedelta, want: list[int]
+) -> None:
+    index = index_of(SMALL, LARGE)
+    nodes = by_name(SMALL)
+    index.update(nodes, NOW)
+    index.update(nodes, NOW + later)
+    assert (known(index), departed(index)) == ([4000], want)
+
+
+def test_a_shape_that_comes_back_is_no_guess() -> None:
+    index = index_of(SMALL, LARGE)
+    index.update(by_name(SMALL), NOW)
+    index.update(by_name(SMALL, LARGE), NOW)
+    assert (known(index), departed(index)) == ([4000, 8000], [])
+
+
+def test_a_departed_shape_has_labels_that_are_named_later() -> None:
+    index = index_of(SMALL, LARGE)
+    index.update(by_name(SMALL), NOW)
+    index.name_keys({"disk"})
+    (shape,) = [each for each in index.shapes if each.has_departed]
+    assert shape.traits.labels == {"disk": "ssd"}
+    assert shape.guess == "A node was there until 12:05 UTC and may come back"
