@@ -22,6 +22,9 @@ from updater.capacity.request_objects import MANAGED_BY
 
 _DELAY = 4.0  # seconds until a node is Ready
 _BRIEF = 2.0  # seconds that a recreated pod may be Pending where its node exists
+_VOLUMES: Endpoint[dict[str, Any]] = Endpoint(
+    "", "v1", "persistentvolumes", "PersistentVolume", dict[str, Any], namespaced=False
+)
 _MANAGED = f"{MANAGED_BY}={UPDATER}"
 
 
@@ -126,7 +129,7 @@ async def test_provisioning_requests_are_made_where_no_buffers_are_served(case: 
 
 
 async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
-    """The API server accepts a PodTemplate with the template of each."""
+    """The API server accepts a PodTemplate of each, with the claims of a StatefulSet."""
     kinds = (REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS, JOBS)
     async with site(case, "--capacity-check=provision", replicas=4, delay=600) as here:
         for _ in range(2):
@@ -143,6 +146,14 @@ async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
             return sorted(names) == sorted(2 * ["vpa-web", *wanted])
 
         await case.cluster.wait_for(all_are_requested, "a buffer and a template for each kind")
+        templates = await case.cluster.client.list(
+            POD_TEMPLATES.as_dicts(), namespace=case.namespace
+        )
+        (claiming,) = [
+            each for each in templates.items if "statefulset" in each["metadata"]["name"]
+        ]
+        (volume, *_) = claiming["template"]["spec"]["volumes"]
+        assert volume["persistentVolumeClaim"]["claimName"].startswith("data-statefulset-")
         assert not case.evictions()
 
 
@@ -161,7 +172,13 @@ async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None
     if kind is STATEFUL_SETS:
         spec["serviceName"] = name
         spec["podManagementPolicy"] = "Parallel"
-        pods["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+        claimed = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": case.namespace,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claimed}]
+        await create_volumes(case, 2)
     elif kind is REPLICATION_CONTROLLERS:
         spec["selector"] = {"app": name}
     elif kind is JOBS:
@@ -172,3 +189,16 @@ async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None
     target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
     await case.create_vpa(name, "Recreate", targetRef=target, recommenders=OTHER_RECOMMENDER)
     await case.wait_until_ready(name)
+
+
+async def create_volumes(case: Case, count: int) -> None:
+    """Create volumes that claims with the namespace as storage class are bound to."""
+    for number in range(count):
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/nonexistent"},
+            "storageClassName": case.namespace,
+        }
+        name = f"{case.namespace}-{number}"
+        await case.cluster.client.create(_VOLUMES, {"metadata": {"name": name}, "spec": spec})
