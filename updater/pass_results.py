@@ -134,6 +134,8 @@ class PassResults:
     def _earlier_demands(self) -> dict[str, tuple[CapacityDemand, ...]]:
         """Return the demands of VPAs that an incomplete pass didn't reach."""
         reached, demands = self._visited, self._context.before.demands
+        if not demands:
+            return {}
         present = {each.vpa.metadata.uid for each in self._context.snapshot.autoscaled}
         return {uid: each for uid, each in demands.items() if uid in present and uid not in reached}
 

@@ -15,12 +15,16 @@ from common.kube.endpoints import (
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import UPDATER
 from e2e.pods import deployment, template
+from e2e.processes import kill
 from e2e.recreation import AFTER, BEFORE, Site, site
 from e2e.simulated_autoscaler import POOL
 from updater.capacity.request_objects import MANAGED_BY
 
 _DELAY = 4.0  # seconds until a node is Ready
 _BRIEF = 2.0  # seconds that a recreated pod may be Pending where its node exists
+_VOLUMES: Endpoint[dict[str, Any]] = Endpoint(
+    "", "v1", "persistentvolumes", "PersistentVolume", dict[str, Any], namespaced=False
+)
 _MANAGED = f"{MANAGED_BY}={UPDATER}"
 
 
@@ -91,7 +95,7 @@ async def test_requests_without_effect_are_withdrawn_and_no_pod_is_evicted(case:
         assert not case.evictions()
 
 
-async def test_the_next_updater_deletes_the_requests_of_the_one_before(case: Case) -> None:
+async def test_the_requests_of_a_killed_updater_are_deleted_by_the_next(case: Case) -> None:
     cluster = case.cluster
     async with site(case, "--capacity-check=provision", replicas=4, delay=600) as here:
         await here.recommend()
@@ -100,9 +104,10 @@ async def test_the_next_updater_deletes_the_requests_of_the_one_before(case: Cas
             return await requested(case)
 
         await cluster.wait_for(is_requested, "room is requested")
-        async with cluster.installation.scaled_to_zero(UPDATER):
-            assert await requested(case)
-            await here.recommend(cpu="450m")
+        (pod,) = await cluster.component_pods(UPDATER)
+        kill(pod["metadata"]["uid"])
+        await here.recommend(cpu="450m")  # nothing waits for room any more
+        assert await requested(case)
         await wait_until_nothing_is_requested(case)
 
 
@@ -124,7 +129,7 @@ async def test_provisioning_requests_are_made_where_no_buffers_are_served(case: 
 
 
 async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
-    """The API server accepts a PodTemplate with the template of each."""
+    """The API server accepts a PodTemplate of each, with the claims of a StatefulSet."""
     kinds = (REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS, JOBS)
     async with site(case, "--capacity-check=provision", replicas=4, delay=600) as here:
         for _ in range(2):
@@ -141,6 +146,14 @@ async def test_room_is_requested_for_each_kind_of_workload(case: Case) -> None:
             return sorted(names) == sorted(2 * ["vpa-web", *wanted])
 
         await case.cluster.wait_for(all_are_requested, "a buffer and a template for each kind")
+        templates = await case.cluster.client.list(
+            POD_TEMPLATES.as_dicts(), namespace=case.namespace
+        )
+        (claiming,) = [
+            each for each in templates.items if "statefulset" in each["metadata"]["name"]
+        ]
+        (volume, *_) = claiming["template"]["spec"]["volumes"]
+        assert volume["persistentVolumeClaim"]["claimName"].startswith("data-statefulset-")
         assert not case.evictions()
 
 
@@ -159,7 +172,13 @@ async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None
     if kind is STATEFUL_SETS:
         spec["serviceName"] = name
         spec["podManagementPolicy"] = "Parallel"
-        pods["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+        claimed = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": case.namespace,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claimed}]
+        await create_volumes(case, 2)
     elif kind is REPLICATION_CONTROLLERS:
         spec["selector"] = {"app": name}
     elif kind is JOBS:
@@ -170,3 +189,16 @@ async def create_workload(case: Case, kind: Endpoint[Any], *, pool: str) -> None
     target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
     await case.create_vpa(name, "Recreate", targetRef=target, recommenders=OTHER_RECOMMENDER)
     await case.wait_until_ready(name)
+
+
+async def create_volumes(case: Case, count: int) -> None:
+    """Create volumes that claims with the namespace as storage class are bound to."""
+    for number in range(count):
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/nonexistent"},
+            "storageClassName": case.namespace,
+        }
+        name = f"{case.namespace}-{number}"
+        await case.cluster.client.create(_VOLUMES, {"metadata": {"name": name}, "spec": spec})

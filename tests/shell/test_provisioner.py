@@ -491,3 +491,19 @@ def test_a_creation_without_an_answer_is_found_in_the_next_pass() -> None:
         assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
 
     in_world(check)
+
+
+def test_a_slow_api_server_delays_a_pass_by_half_a_minute_at_most() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        slow = ApiFault(calls=Calls(verb="create"), effect=Effect(delay=20))
+        end = opened.cluster.api.faults.add(slow)
+        began = opened.clock.now()
+        assert (await opened.pass_(demand())).unavailable == "the API server is slow"
+        assert opened.clock.now() - began == timedelta(seconds=30)
+        end()
+        await asyncio.sleep(30)
+        assert not (await opened.pass_()).unavailable
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)

@@ -50,6 +50,7 @@ _TICK = 1.0  # seconds between checks of requests whose places may be taken
 _REDISCOVER = timedelta(minutes=5)  # while no API is served
 _REDISCOVER_SERVED = timedelta(hours=1)  # for a newer version
 _LIST_AGAIN = timedelta(minutes=10)  # without demands and objects
+_LONGEST = 30.0  # seconds for all calls after a pass
 _SELECTOR = f"{MANAGED_BY}={MANAGER}"
 _TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
     endpoint.kind: endpoint.as_dicts() for endpoint in REQUESTING_WORKLOADS
@@ -124,29 +125,15 @@ class Provisioner:
             if self._is_idle(demands, now):
                 return CapacityRequests()
             try:
-                listed = await self._list(now)
+                async with asyncio.timeout(_LONGEST):
+                    return await self._reconcile(demands, now)
             except (KubeError, DecodeError) as error:
                 gone = isinstance(error, NotFoundError)
                 self._block(str(error), now, pause=_REDISCOVER if gone else None)
-                return self._unavailable(demands)
-            await self._clear(listed)
-            kind = preferred(self._apis)
-            pods = self._pods_on_nodes({each.workload for each in listed.objects})
-            plan = plan_provisioning(
-                demands,
-                listed.objects,
-                kind=kind,
-                missing=self._missing(pods),
-                before=self._state,
-                limits=self._limits,
-                now=now,
-            )
-            requests = await self._execute(plan, now)
-            if kind is None:
-                self._block(_NOT_SERVED, now, pause=_REDISCOVER)
-                return self._unavailable(demands)
-            self._solved()
-            return CapacityRequests(by_workload=requests)
+            except TimeoutError:
+                self._block("the API server is slow", now, pause=_REDISCOVER)
+                self._listed_at = None  # the next pass finds what was created
+            return self._unavailable(demands)
 
     async def run(self) -> None:
         """Remove requests between passes as soon as replacements have taken their places."""
@@ -155,6 +142,29 @@ class Provisioner:
             await asyncio.sleep(_TICK)
             async with self._lock:
                 await self._settle(self._clock.now())
+
+    async def _reconcile(
+        self, demands: Sequence[CapacityDemand], now: datetime
+    ) -> CapacityRequests:
+        listed = await self._list(now)
+        await self._clear(listed)
+        kind = preferred(self._apis)
+        pods = self._pods_on_nodes({each.workload for each in listed.objects})
+        plan = plan_provisioning(
+            demands,
+            listed.objects,
+            kind=kind,
+            missing=self._missing(pods),
+            before=self._state,
+            limits=self._limits,
+            now=now,
+        )
+        requests = await self._execute(plan, now)
+        if kind is None:
+            self._block(_NOT_SERVED, now, pause=_REDISCOVER)
+            return self._unavailable(demands)
+        self._solved()
+        return CapacityRequests(by_workload=requests)
 
     # Reading
 
@@ -383,13 +393,16 @@ class Provisioner:
         return self._listed_at is not None and now - self._listed_at < _LIST_AGAIN
 
     def _is_blocked(self, now: datetime) -> bool:
-        return self._problem is not None and now < self._problem[1] and not self._present.objects
+        """Return whether a problem is to be left alone, and no object of ours can exist."""
+        known = self._listed_at is not None and not self._present.objects
+        return self._problem is not None and now < self._problem[1] and known
 
     def _block(self, text: str, now: datetime, *, pause: timedelta | None = None) -> None:
         until = now + (self._limits.first_pause if pause is None else pause)
         if self._problem is None or self._problem[0] != text:
             logger.info("capacity can't be requested", extra={"cause": text})
         self._problem = (text, until)
+        self._listed_at = now
 
     def _solved(self) -> None:
         if self._problem is not None:

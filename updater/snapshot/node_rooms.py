@@ -45,6 +45,7 @@ class NodeRooms:
     """
 
     def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
+        self._taken = IdentityCache[Room](_MOST_KINDS)
         self._traits: dict[str, NodeTraits] = {}
         self._free: dict[str, Room] = {}
         for name, node in nodes.items():
@@ -64,23 +65,26 @@ class NodeRooms:
     ) -> Generator[None, None, "NodeRooms"]:
         """Return the free room beside these pods, with pauses."""
         rooms = cls(nodes)
-        taken = IdentityCache[Room](_MOST_KINDS)
         for number, pod in enumerate(chain.from_iterable(each.values() for each in pods.values())):
             if number % _STEP == _STEP - 1:
                 yield
-            rooms._occupy(pod, taken)
+            rooms._occupy(pod)
         return rooms
 
-    def _occupy(self, pod: LivePod, taken: IdentityCache[Room]) -> None:
+    def _occupy(self, pod: LivePod) -> None:
         free = self._free.get(pod.node_name)
         if free is None:
             return
-        status = pod.status
-        parts = (pod.spec, status.container_statuses, status.init_container_statuses)
         try:
-            self._free[pod.node_name] = free - taken.get(parts, lambda: room_taken_by(pod))
+            self._free[pod.node_name] = free - self._taken_by(pod)
         except QuantityError:
             return
+
+    def _taken_by(self, pod: LivePod) -> Room:
+        """Return ``room_taken_by`` of the pod, once for all pods that share their parts."""
+        status = pod.status
+        parts = (pod.spec, status.container_statuses, status.init_container_statuses)
+        return self._taken.get(parts, lambda: room_taken_by(pod))
 
     def free(self, node: str) -> Room | None:
         """Return the free room of a node; None: it is unknown."""
@@ -139,7 +143,7 @@ class NodeRooms:
         On the pod's own node only the difference is taken. The room that it leaves on its old node
         isn't used in this pass.
         """
-        more = needed - room_taken_by(pod) if node == pod.node_name else needed
+        more = needed - self._taken_by(pod) if node == pod.node_name else needed
         self._free[node] -= more
 
     def shrink(self, node: str, by: Room) -> None:
@@ -152,7 +156,7 @@ class NodeRooms:
         traits, free = self._traits.get(pod.node_name), self._free.get(pod.node_name)
         if traits is None or free is None or not is_eligible(pod.rules, traits):
             return None
-        return Place(pod.node_name, free + room_taken_by(pod))
+        return Place(pod.node_name, free + self._taken_by(pod))
 
     def _largest_rooms(self, rules: SchedulingRules) -> tuple[Place, ...]:
         """Return the eligible nodes of which none has less room than another in every respect."""

@@ -202,5 +202,5 @@ class Requests(RuleBasedStateMachine):
             assert self.now - since < LIMITS.timeout + 4 * MINUTE
 
 
-Requests.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Requests.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestRequests = Requests.TestCase

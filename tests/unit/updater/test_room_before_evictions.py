@@ -135,15 +135,26 @@ async def test_without_the_check_pods_are_evicted_without_room() -> None:
     assert reasons(plan) == [EVICTED] * 5
 
 
-async def test_pods_of_daemon_sets_need_room_on_their_own_node() -> None:
-    given = fleet(node("a", cpu="300m"), node("b", cpu="9"))
+def as_daemons(given: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the snapshot with the affinity that the DaemonSet controller gives its pods."""
     field = NodeSelectorRequirement(key="metadata.name", operator="In", values=("a",))
     terms = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
     affinity = Affinity(
         node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=terms)
     )
-    given = constrained(given, *[{"affinity": affinity}] * 5)
+    return constrained(given, *[{"affinity": affinity}] * 5)
+
+
+async def test_pods_of_daemon_sets_need_room_on_their_own_node() -> None:
+    given = as_daemons(fleet(node("a", cpu="300m"), node("b", cpu="9")))
     assert reasons(await preview(given, capacity=WAIT)) == [EVICTED] + [HELD] * 4
+
+
+async def test_no_capacity_is_requested_for_daemon_sets_which_another_node_would_not_help() -> None:
+    given = as_daemons(fleet(node("a", cpu="20m")))
+    assert reasons(await preview(given, capacity=PROVISION)) == [HELD] * 5
+    state = await run(given, FakeActuator(), rules=OPEN, capacity=PROVISION)
+    assert state.demands == {}
 
 
 async def test_the_numbers_are_those_of_the_node_that_lacks_least() -> None:
@@ -299,7 +310,7 @@ async def test_a_demand_counts_what_would_be_evicted_if_there_was_room(
     state = await run(given, FakeActuator(), rules=rules, capacity=PROVISION)
     ((demand,),) = state.demands.values()
     assert (demand.workload, demand.need, demand.count) == (WEB, NEED, count)
-    assert demand.vpa_name == "web"
+    assert (demand.vpa_name, demand.pod[:4]) == ("web", "web-")
     assert demand.spec.containers[0].resources is not None
     assert state.waits_for_room
 
