@@ -32,6 +32,8 @@ OUR_OWN_FLAGS = {
         "debug-endpoints",
         "event-burst",
         "event-driven",
+        "capacity-check",
+        "capacity-timeout",
         "event-qps",
         "eviction-outcome-check",
     ),
