@@ -26,7 +26,7 @@ from updater.eviction.breaker import BreakerTransition
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.plan.pod_outcome import PodEvent
-from updater.resize.memory_decrease import MemoryUse
+from updater.resize.memory_decrease import MemoryDecreaseRules, MemoryUse
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.snapshot.live_pod import LivePod
 from updater.state import ResizeBlocked
@@ -154,6 +154,7 @@ def _rules(row: Row) -> Rules:
         ),
         features=FeatureGates(in_place=given["feature_gates"].get("InPlace", False)),
         checks_outcomes=False,  # the reference has no such check
+        memory_decrease=MemoryDecreaseRules(largest_step=1),  # nor steps (X139)
     )
 
 

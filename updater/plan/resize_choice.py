@@ -103,10 +103,10 @@ class ResizeChoice:
             # The pod is in its range, and only lacks the rest of a resize.
             decided = replace(decided, decision=leave(Reason.INFEASIBLE_CACHED))
         held = first_hold(self._candidate.memory_steps)
-        if held is not None and decided.decision.action is Action.EVICT:
+        evicts = decided.decision.action is Action.EVICT
+        if held is not None and evicts and decided.decision.reason in _REFUSED:
             # What the API server would refuse is the resize without the memory (X139).
-            if decided.decision.reason in _REFUSED:
-                decided = replace(decided, decision=held)
+            decided = replace(decided, decision=held)
         if decided.decision.reason is Reason.INFEASIBLE_CACHED or self._lacks_eviction(decided):
             return self.instead(decided.decision, decided.infeasible) or decided
         if self._waits_for_node(decided):
