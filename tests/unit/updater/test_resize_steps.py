@@ -367,7 +367,7 @@ async def test_the_plan_has_the_step_and_its_numbers() -> None:
     assert "400m of 600m now" in plan["uid-web-0"].detail
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     others=st.lists(st.integers(0, 900), min_size=3, max_size=12),
     starts=st.lists(st.integers(10, 300), min_size=1, max_size=3),
