@@ -21,6 +21,7 @@ from updater.resize.infeasible_resize import (
     lower_somewhere,
     spec_requests,
 )
+from updater.resize.memory_decrease import first_hold
 from updater.resize.partial_resize import PartialResize, describe_rest
 from updater.resize.pending_resize import PENDING, plan_other_specs
 from updater.resize.resize_decision import Attempt, decide_resize, why_closed
@@ -35,6 +36,8 @@ _WAITING = (
     ResizeStatus.ERROR,
     ResizeStatus.UNKNOWN,
 )
+
+_REFUSED = (Reason.QOS_WOULD_CHANGE, Reason.RESIZE_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ class ResizeChoice:
         if self._candidate.only is not None and decided.decision.action is Action.EVICT:
             # The pod is in its range, and only lacks the rest of a resize.
             decided = replace(decided, decision=leave(Reason.INFEASIBLE_CACHED))
+        held = first_hold(self._candidate.memory_steps)
+        evicts = decided.decision.action is Action.EVICT
+        if held is not None and evicts and decided.decision.reason in _REFUSED:
+            # What the API server would refuse is the resize without the memory (X139).
+            decided = replace(decided, decision=held)
         if decided.decision.reason is Reason.INFEASIBLE_CACHED or self._lacks_eviction(decided):
             return self.instead(decided.decision, decided.infeasible) or decided
         if self._waits_for_node(decided):

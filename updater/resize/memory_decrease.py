@@ -18,7 +18,6 @@ from updater.resize.limit_decrease import LimitDecrease
 from updater.resize.pending_resize import granted_resources
 
 _MIB = 1 << 20
-_LARGEST_STEP = 4  # a step is at most a quarter of the present limit
 _AFTER_DECREASE = timedelta(hours=1)  # an OOM kill within it is blamed on the decrease
 _FLOOR_LASTS = timedelta(days=1)
 
@@ -28,6 +27,7 @@ class MemoryDecreaseRules:
     """When a memory limit may go down in place."""
 
     margin: float = 0.1  # relative to usage: 0.1 is ten percent
+    largest_step: float = 0.25  # relative to the present limit
     pause: timedelta = timedelta(minutes=5)  # after a step, in which usage is observed
     stale: timedelta = timedelta(minutes=2)  # age of the newest sample
 
@@ -145,7 +145,7 @@ def memory_step(
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
     if use is None or now - use.newest > rules.stale:
         return _hold(decrease, wait(Reason.MEMORY_USAGE_UNKNOWN, detail=_unknown(decrease, use)))
-    limit = max(target, _lowest_step(decrease.limit))
+    limit = max(target, _lowest_step(decrease.limit, rules.largest_step))
     needed = math.ceil(use.most * (1 + rules.margin))
     if needed > limit.value:
         detail = _in_use(decrease, use, needed, limit, rules.margin)
@@ -179,10 +179,10 @@ def _unknown(decrease: LimitDecrease, use: MemoryUse | None) -> str:
     return text if use is None else f"{text}, last usage at {use.newest:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _lowest_step(limit: Quantity) -> Quantity:
+def _lowest_step(limit: Quantity, largest_step: float) -> Quantity:
     """Return the limit after the largest step; zero for a limit of a few MiB, which has no step."""
     present = limit.value
-    lowest = -(-(present - present // _LARGEST_STEP) // _MIB) * _MIB
+    lowest = -(-(present - int(present * largest_step)) // _MIB) * _MIB
     return memory_quantity(lowest) if lowest < present else ZERO
 
 

@@ -18,6 +18,8 @@ from common.api.core import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
+    LimitRangeItem,
+    LimitRangeSpec,
     Pod,
     PodCondition,
     PodStatus,
@@ -119,6 +121,7 @@ class OneNode:
     other: Amounts = field(default_factory=lambda: {"cpu": "0"})
     upper: Amounts | None = None  # bound of the range; None: the target
     evicts: bool = True
+    most_memory: str = ""  # maximum of the namespace's LimitRange
     rules: Rules = RULES
     use: dict[str, int] = field(default_factory=dict)  # bytes, by pod
     passes: int = 0
@@ -145,13 +148,14 @@ class OneNode:
             spec = msgspec.structs.replace(autoscaler.spec, update_policy=policy)
             autoscaler = msgspec.structs.replace(autoscaler, spec=spec)
         pods = tuple(self.pods.values())
+        limits = LimitRangeItem(type="Container", max={"memory": self.most_memory})
         scaled = AutoscaledPods(
             vpa=autoscaler,
             mode=self.mode,
             pods=pods,
             controllers={each.metadata.uid: WEB for each in pods},
             replicas={WEB: len(pods)},
-            limit_ranges=(),
+            limit_ranges=(LimitRangeSpec(limits=(limits,)),) if self.most_memory else (),
         )
         status = NodeStatus(allocatable=self.node)
         others = live_pod("other", asks=self.other)
@@ -363,7 +367,7 @@ async def test_the_plan_has_the_step_and_its_numbers() -> None:
     assert "400m of 600m now" in plan["uid-web-0"].detail
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     others=st.lists(st.integers(0, 900), min_size=3, max_size=12),
     starts=st.lists(st.integers(10, 300), min_size=1, max_size=3),
@@ -389,7 +393,8 @@ async def test_random_rooms_lead_to_the_target_with_one_pending_resize_for_each_
         before = after
     cluster.node, cluster.other = {"cpu": "9"}, {"cpu": "0"}
     await cluster.run(4)
-    assert {_cpu_of(pod) for pod in cluster.pods.values()} == {target}
+    # A difference of a millicore is rounding (D31).
+    assert all(abs(_cpu_of(pod) - target) <= 1 for pod in cluster.pods.values())
 
 
 def _cpu_of(pod: Pod) -> int:
@@ -496,6 +501,14 @@ async def test_the_cpu_is_resized_although_the_memory_is_held() -> None:
         requests={"cpu": "200m", "memory": "1Gi"}, limits={"memory": "1Gi"}
     )
     assert await cluster.run() == wait(Reason.MEMORY_USAGE_UNKNOWN)
+
+
+async def test_held_memory_leads_to_no_eviction_if_the_other_changes_would_be_refused() -> None:
+    """The present limit is above the LimitRange's maximum, so the CPU alone can't change."""
+    cluster = lowering(OR_RECREATE, cpu="200m", used=None)
+    cluster.most_memory = "900Mi"
+    assert await cluster.run(5) == wait(Reason.MEMORY_USAGE_UNKNOWN)
+    assert cluster.sent == []
 
 
 async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() -> None:
