@@ -34,6 +34,7 @@ OUR_OWN_FLAGS = {
         "event-driven",
         "capacity-check",
         "capacity-timeout",
+        "memory-decrease-margin",
         "event-qps",
         "eviction-outcome-check",
     ),

@@ -112,12 +112,20 @@ def test_rooms_are_compared_again_after_they_shrank() -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_resizes_of_the_same_pass_take_room(*, early: bool) -> None:
-    rooms = rooms_of([node("a"), node("b", cpu="3")], [WEB])
+    neighbour = pod("db", "b", "500m")
+    rooms = rooms_of([node("a"), node("b", cpu="3500m")], [WEB, neighbour])
     if not early:
         measured(rooms)
-    rooms.grow("b", Room(1, -GIB, 0))
-    rooms.grow("unknown", Room(1, 0, 0))
+    rooms.grow(neighbour, Room(501, 0, 1))
+    rooms.grow(pod("elsewhere", "unknown", "1"), Room(1001, 0, 1))
     found = measured(rooms)
-    assert found.free("b") == Room(2999, 8 * GIB, 110)
+    assert found.free("b") == Room(2999, 8 * GIB, 109)
     assert isinstance(find_room(found, WEB, Room(3000, 0, 1)), Shortage)
     assert find_room(found, WEB, Room(2999, 0, 1)) == "b"
+
+
+def test_a_resize_that_lowers_requests_frees_nothing_in_its_pass() -> None:
+    neighbour = pod("db", "a", "500m")
+    rooms = rooms_of([node("a")], [neighbour])
+    rooms.grow(neighbour, Room(100, 0, 1))
+    assert measured(rooms).free("a") == Room(1500, 8 * GIB, 109)
