@@ -14,7 +14,7 @@ KEEP ?=
 CLUSTER ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm definitions reference demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history bench-read-model bench-cli fuzz-admission bench-e2e bench-rotation bench-floods site package release-check krew images test-images test-install test-reference clean
+.PHONY: help venv test check lint types contracts tests coverage proofs record e2e docs monitoring controlplane helm definitions reference demo bench bench-sandbox bench-decisions bench-ratios bench-admission bench-updater bench-recommender bench-history bench-read-model bench-cli fuzz-admission bench-e2e bench-rotation bench-floods bench-capacity site package release-check krew images test-images test-install test-reference clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -149,6 +149,9 @@ bench-rotation: venv ## three rotations of the certificates under 1,000 reviews 
 
 bench-floods: venv ## idle connections, endless headers, slow bodies and scrapes against admission's ports
 	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/floods.py $(BENCH)
+
+bench-capacity: venv controlplane ## 50 recreated pods without room, with and without requests for it
+	@PYTHONPATH=tests/helpers:tests $(PY) benchmarks/capacity.py $(BENCH)
 
 site: venv ## the documentation as a site in build/site; a link without a target is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -44,6 +44,7 @@ def flag(
     short: str = "",
     env: str = "",
     alias: str = "",
+    is_repeated: bool = False,
 ) -> Any:
     """Declare a dataclass field that the flag ``name`` sets.
 
@@ -52,7 +53,8 @@ def flag(
     ``--help`` and the documentation list the flag. ``metavar`` names the value (``BYTES``);
     the parsers of this module define a default name. ``short`` is a second name (``-v``).
     Without the flag, the environment variable ``env`` applies if it is set and not
-    empty. ``alias`` is another name of the flag; both may be given if they agree.
+    empty. ``alias`` is another name of the flag; both may be given if they agree. A flag that
+    ``is_repeated`` has a tuple of values, one for each time that it is given.
     """
     metadata = {
         "flag": name,
@@ -63,6 +65,7 @@ def flag(
         "short": short,
         "env": env,
         "alias": alias,
+        "is_repeated": is_repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -311,6 +314,21 @@ class _Aliased(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class _Repeated(argparse.Action):
+    """An action that collects the values of a flag in a tuple."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        _option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        given = () if before is self.default else before
+        setattr(namespace, self.dest, (*given, values))
+
+
 class _FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -336,6 +354,8 @@ def add_flag(
     bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}
     if alias:
         bare["action"] = _Aliased
+    if field.metadata["is_repeated"]:
+        bare["action"] = _Repeated
     group.add_argument(
         *filter(None, (short, name, alias)),
         dest=field.name,

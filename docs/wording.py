@@ -223,6 +223,8 @@ UNTIL: Mapping[Reason, str] = {
     Reason.RESIZE_REFUSED: f"{_BACK_OFF}, in mode `InPlace`",
     Reason.RESIZE_RETRY: f"after more than three in a row {_BACK_OFF}, in mode `InPlace`",
     Reason.ACTUATION_SUSPENDED: "the next probe",
+    Reason.CAPACITY_REQUESTED: "`--capacity-timeout` after the request",
+    Reason.CAPACITY_REFUSED: "the next request",
     Reason.REPLACEMENT_WOULD_BE_REFUSED: f"after a refusal in a dry run {_BACK_OFF}",
     Reason.REPLACEMENT_LACKS_RECOMMENDATION: _BACK_OFF,
 }

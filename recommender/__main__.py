@@ -40,7 +40,9 @@ from recommender.model.sidecars import Sidecars
 from recommender.model.usage import Usage
 from recommender.namespace_vpas import NamespaceVpas
 from recommender.publish.explanation import Unexplained
+from recommender.publish.node_limits import NodeLimits
 from recommender.publish.publisher import Publisher
+from recommender.publish.quota_limits import QuotaLimits
 from recommender.publish.request_report import RequestReport
 from recommender.publish.status_decision import PublishingSettings
 from recommender.publish.status_writer import StatusWriter
@@ -113,6 +115,7 @@ async def recommend(settings: RecommenderSettings, clock: Clock) -> None:
             namespace=settings.vpa_object_namespace,
             features=settings.feature_gates,
             errors=metrics.object_errors,
+            with_quotas=settings.cap_to_quotas,
         )
         metrics.caches.follow(informers.all())
         recommender = assemble(settings, informers, metrics, clock)
@@ -289,6 +292,15 @@ def assemble(
             usage,
             settings=publishing,
             fetching=(lambda _: False) if backfill is None else backfill.fetching,
+            quotas=QuotaLimits(informers, usage, settings=publishing, errors=metrics.object_errors),
+            limits=(
+                NodeLimits(
+                    informers.node_facts,
+                    mode=settings.cap_to_nodes,
+                    flags=settings.node_shapes,
+                    clock=clock,
+                ),
+            ),
             metrics=metrics,
             clock=clock,
         ),

@@ -7,12 +7,15 @@ from common.kube.endpoints import (
     HPAS,
     LEASES,
     NAMESPACES,
+    NODES,
     POD_METRICS,
     PODS,
+    RESOURCE_QUOTAS,
     VPAS,
     Access,
 )
 from common.read_api import reviews
+from recommender.sources.autoscaler_reader import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 
 ACCESS = (
     *targets.ACCESS,
@@ -20,8 +23,12 @@ ACCESS = (
     PODS.access("list", "watch"),
     EVENTS.access("list", "watch"),  # evictions by the kubelet count as OOM kills
     POD_METRICS.access("list"),
+    RESOURCE_QUOTAS.access("list", "watch"),  # optional: targets are lowered to them
     VPAS.access("get", "list", "watch"),
     VPAS.access("patch", subresource="status"),
+    NODES.access("list", "watch"),  # caps to nodes; all three are optional
+    NODE_POOLS.access("list"),
+    CONFIG_MAPS.access("get", names=(STATUS_NAME,)),
     CHECKPOINTS.access("list", "watch", "create", "patch", "delete"),
     # Leader election: the default name of the Lease, and its name in the Helm chart.
     LEASES.access("create"),

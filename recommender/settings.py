@@ -18,7 +18,9 @@ from common.runtime.settings import (
 from recommender.estimate.estimation import EstimationSettings, Percentiles
 from recommender.estimate.post_processing import PostProcessingSettings
 from recommender.model.aggregates import AggregationRules, HalfLives
-from recommender.recommendation_flags import RecommendationFlags
+from recommender.nodes.cap_mode import CAP_ANNOTATION, CapMode
+from recommender.nodes.shape_flag import EXAMPLE, ShapeFlag, parse_shape
+from recommender.recommendation_flags import ROUNDING, RecommendationFlags
 from recommender.sources.usage_source_settings import UsageSourceSettings
 
 _DAY = timedelta(hours=24)
@@ -75,6 +77,27 @@ class RecommenderSettings(
         "vpa.autoscaling/enable=true, by the annotations of the namespace. Needs more permissions: "
         "see deploy/components/namespace-vpas.",
     )
+    cap_to_nodes: CapMode = flag(
+        "--cap-to-nodes",
+        default=CapMode.AUTO,
+        parse=CapMode.parse,
+        group=ROUNDING,
+        metavar="MODE",
+        help="Lower the targets of a pod so that it fits a node that it may run on. auto: unless an"
+        " autoscaler could make a larger node that isn't known. always, never. The annotation "
+        f"{CAP_ANNOTATION} of a VPA overrides it.",
+    )
+    node_shapes: tuple[ShapeFlag, ...] = flag(
+        "--node-shape",
+        default=(),
+        parse=parse_shape,
+        group=ROUNDING,
+        metavar="SHAPE",
+        is_repeated=True,
+        help="Count nodes of this shape as known, because an autoscaler can make them: "
+        f"{EXAMPLE}. CPU and memory are what pods can request. The flag may be repeated, and "
+        "has to list the largest nodes that the cluster autoscaler can make.",
+    )
     cpu_half_life: timedelta = flag(
         "--cpu-histogram-decay-half-life",
         default=_DAY,
@@ -119,6 +142,15 @@ class RecommenderSettings(
         group="OOM kills",
         metavar="BYTES",
         help="Raise memory by at least this much after an OOM kill, in bytes.",
+    )
+    cap_to_quotas: bool = flag(
+        "--cap-to-quotas",
+        default=True,
+        parse=boolean,
+        group=ROUNDING,
+        help="Lower targets so that the pods of the next rollout fit the ResourceQuotas of the "
+        "namespace, but not below minAllowed. The condition CappedByQuota states the numbers. "
+        "Without the permission to read ResourceQuotas it has no effect.",
     )
     checkpoints_gc_interval: timedelta = flag(
         "--checkpoints-gc-interval",

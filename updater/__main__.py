@@ -29,6 +29,9 @@ from common.version import user_agent
 from updater import debugging
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.detection import CapacityDetection
+from updater.capacity.provisioner import Provisioner
+from updater.capacity.provisioning_plan import ProvisioningLimits
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -39,6 +42,7 @@ from updater.settings import UpdaterSettings
 from updater.snapshot.caches import LIVE_NODES, LIVE_PODS, LIVE_VPAS, Caches
 from updater.snapshot.live_pod import MANAGER
 from updater.snapshot.selection import Scope
+from updater.usage_watch import UsageWatch
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +72,14 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         seconds = settings.interval.total_seconds()
         metrics.interval.set(seconds)
         errors = metrics.object_errors
+        acting: Updater | None = None
         trigger = None
         if settings.event_driven:
-            trigger = EventTrigger(seconds, ignored=settings.ignored_vpa_object_namespaces)
+            trigger = EventTrigger(
+                seconds,
+                ignored=settings.ignored_vpa_object_namespaces,
+                waits_for_room=lambda: acting is not None and acting.waits_for_room,
+            )
         caches = Caches.following(
             client,
             namespace=settings.vpa_object_namespace,
@@ -89,8 +98,16 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
         campaign = leader_election(settings, settings.leader_elect_resource_name, client, clock)
         writer = client if campaign is None else client.guarded(campaign.check)
 
-        acting: Updater | None = None
         history = ActionHistory()
+        provisioner = Provisioner(
+            client,
+            writer,
+            pods=caches.pods,
+            controllers=caches.controllers,
+            clock=clock,
+            limits=ProvisioningLimits(timeout=settings.capacity_timeout),
+            namespace=settings.vpa_object_namespace,
+        )
 
         async def plan(scope: Scope) -> PassPreview | NotNow:
             if acting is not None:
@@ -122,11 +139,18 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 clock=clock,
                 stop=stop,
                 history=history,
+                usage=UsageWatch(client, clock),
                 replacements=(
                     TemplatePods(client, caches.controllers)
                     if settings.replacement_dry_run
                     else None
                 ),
+                capacity=CapacityDetection(
+                    client,
+                    settings.capacity_check,
+                    sees_all_pods=not settings.vpa_object_namespace,
+                ),
+                provisioner=provisioner,
             )
 
             async def cycle() -> None:
@@ -152,10 +176,9 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
             profiling=settings.profiling,
             routers=routers,
         )
-        background: list[service.Background] = [ops.run, events.run]
-        background += [cache.run for cache in caches.followed()]
-        if campaign is not None:
-            background.append(campaign.run)
+        background: list[service.Background] = [cache.run for cache in caches.followed()]
+        background += [] if campaign is None else [campaign.run]
+        background += [ops.run, events.run, provisioner.run]
         await service.serve(main, background=tuple(background))
 
 

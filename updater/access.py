@@ -8,14 +8,21 @@ from common.kube.endpoints import (
     LEASES,
     LIMIT_RANGES,
     NODES,
+    POD_METRICS,
+    POD_TEMPLATES,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     STATEFUL_SETS,
     VPAS,
+    Access,
 )
 from common.read_api import reviews
+from updater.capacity.detection import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
+from updater.capacity.provisioning_plan import RequestKind
+from updater.capacity.request_apis import REQUESTING_WORKLOADS, RESOURCES
+from updater.capacity.request_objects import GROUP
 
 ACCESS = (
     *targets.ACCESS,
@@ -25,9 +32,18 @@ ACCESS = (
     RESOURCE_QUOTAS.access("list", "watch"),
     VPAS.access("list", "watch"),
     NODES.access("list", "watch"),  # optional: the capacity of nodes
+    # Optional: whether an autoscaler adds nodes for Pending pods.
+    NODE_POOLS.access("list"),
+    CONFIG_MAPS.access("get", names=(STATUS_NAME,)),
+    # Optional: requests for capacity, with the pod templates of workloads.
+    Access(GROUP, RESOURCES[RequestKind.BUFFER], ("list", "create", "patch", "delete")),
+    Access(GROUP, RESOURCES[RequestKind.REQUEST], ("list", "create", "delete")),
+    POD_TEMPLATES.access("list", "create", "delete"),
+    *(each.access("get") for each in REQUESTING_WORKLOADS),
     PODS.access("create", subresource="eviction"),
     PODS.access("patch", subresource="resize"),
     PODS.access("patch"),  # a resize can't set its annotation
+    POD_METRICS.access("get", "list"),  # optional: usage before a memory limit goes down in place
     EVENTS.access("create", "patch"),
     LEASES.access("get", names=("vpa-admission-controller",)),  # status Lease of admission
     # Leader election: the default names of the flag and of the Helm chart.

@@ -34,7 +34,14 @@ from updater.state import ResizeBlocked
 logger = logging.getLogger(__name__)
 
 _RESIZED = "Pod was resized in place by VPA Updater."  # the reference's words
-_WOULD_BE_REFUSED = "the API server would refuse its replacement"
+_SKIPPED_BECAUSE = {
+    Reason.REPLACEMENT_WOULD_BE_REFUSED: "the API server would refuse its replacement",
+    Reason.REPLACEMENT_LACKS_RECOMMENDATION: "its replacement would be no better",
+    Reason.NO_CAPACITY: "no node has room",
+    Reason.CAPACITY_REQUESTED: "room is requested",
+    Reason.CAPACITY_REFUSED: "no room was provided",
+}
+_LONGEST_DETAIL = 400  # characters; an Event's message may have 1024
 _WITHDRAWN = "Pending resize was withdrawn by VPA Updater."
 _SKIPPED = (
     "Previously recorded in-place update was infeasible, current recommendation is not lower than "
@@ -84,8 +91,12 @@ class PodActuator:
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         """Resize the pod in place, and return the new pod; its generation is 0 if unknown.
+
+        ``detail`` has the numbers of the rest that follows, for the Event.
 
         Raises:
             KubeError: the API server refused, or did not answer.
@@ -100,6 +111,8 @@ class PodActuator:
             unknown = msgspec.structs.replace(meta, generation=0)
             resized = msgspec.structs.replace(pod, metadata=unknown)
         sentence = _WITHDRAWN if withdraws else _RESIZED
+        if detail:
+            sentence += f" {detail[0].upper()}{detail[1:_LONGEST_DETAIL]}."
         text = _with(reason, sentence, vpa, patch_changes(pod, operations))
         self._events.event(reference(PODS, meta), NORMAL, "InPlaceResizedByVPA", text)
         return resized
@@ -140,8 +153,7 @@ class PodActuator:
                 text = _with(reason, "is no longer blocked.", vpa, changes)
                 self._report_both(pod, vpa, NORMAL, "InPlaceResizeUnblocked", text)
             case EvictionSkipped(decision, changes):
-                lacks = decision.reason is Reason.REPLACEMENT_LACKS_RECOMMENDATION
-                cause = "its replacement would be no better" if lacks else _WOULD_BE_REFUSED
+                cause = _SKIPPED_BECAUSE[decision.reason]
                 text = f"Pod is not evicted, {cause}: {decision.detail}."
                 text = _with(decision.reason, text, vpa, changes)
                 self._events.event(about, NORMAL, "EvictionSkipped", text)

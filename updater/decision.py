@@ -65,7 +65,7 @@ class Reason(Code):
     )
     RESIZE_PARTIAL = (
         "resize_partial",
-        "The node can't hold all that is wanted; the changes that it can hold are sent alone.",
+        "The node can't hold all that is wanted; the largest step that it can hold is sent.",
     )
     # No update is due.
     NO_CHANGE = "no_change", "Nothing differs from what is recommended."
@@ -106,6 +106,18 @@ class Reason(Code):
         "oom_not_learnt_yet",
         "OOM-killed, and the memory target is not above what killed it: for a day at most.",
     )
+    MEMORY_IN_USE = (
+        "memory_in_use",
+        "A memory limit stays: live usage with its margin is above the next lower one.",
+    )
+    MEMORY_USAGE_UNKNOWN = (
+        "memory_usage_unknown",
+        "A memory limit stays: there is no usage of the last two minutes.",
+    )
+    MEMORY_DECREASE_PAUSED = (
+        "memory_decrease_paused",
+        "A memory limit went down by a step; usage is observed before the next one.",
+    )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",
         "The API server would refuse the pod that follows.",
@@ -126,8 +138,20 @@ class Reason(Code):
         "actuation_suspended",
         "Replacements came up wrong, or not at all; one probe an hour.",
     )
+    NO_CAPACITY = (
+        "no_capacity",
+        "No Ready, eligible node has room for the pod that follows (--capacity-check).",
+    )
+    CAPACITY_REQUESTED = (
+        "capacity_requested",
+        "Room for the pod that follows is requested from the cluster's autoscaler.",
+    )
+    CAPACITY_REFUSED = (
+        "capacity_refused",
+        "The request for room was refused, or timed out; it is made again later.",
+    )
     VPA_CHANGED = "vpa_changed", "The VPA was changed or deleted while the pass went on."
-    RESIZE_DEFERRED = "resize_deferred", "The node has no room now; the kubelet tries again."
+    RESIZE_DEFERRED = "resize_deferred", "The node has no room now; it is tried again."
     RESIZE_IN_PROGRESS = "resize_in_progress", "The kubelet is applying the resize."
     RESIZE_ERROR = "resize_error", "The kubelet reports an error, and tries again."
     RESIZE_UNKNOWN = "resize_unknown", "The kubelet reports something unknown."
@@ -169,6 +193,11 @@ class Decision:
         return self.reason in _PREFLIGHT
 
     @property
+    def is_about_room(self) -> bool:
+        """Return whether the pod waits for room for its replacement."""
+        return self.reason in _ABOUT_ROOM
+
+    @property
     def needs_nothing(self) -> bool:
         """Return whether the pod needs no update."""
         return self.reason in _NEED_NOTHING
@@ -186,6 +215,7 @@ _NEED_NOTHING = frozenset(
 _PREFLIGHT = frozenset(
     {Reason.REPLACEMENT_WOULD_BE_REFUSED, Reason.REPLACEMENT_LACKS_RECOMMENDATION}
 )
+_ABOUT_ROOM = frozenset({Reason.NO_CAPACITY, Reason.CAPACITY_REQUESTED, Reason.CAPACITY_REFUSED})
 
 
 def ending(since: datetime | None, pause: timedelta) -> datetime | None:
@@ -206,9 +236,9 @@ def evict(reason: Reason, *, detail: str = "") -> Decision:
     return Decision(Action.EVICT, reason, detail=detail)
 
 
-def resize(reason: Reason) -> Decision:
+def resize(reason: Reason, *, detail: str = "") -> Decision:
     """Return the decision to resize the pod in place."""
-    return Decision(Action.RESIZE, reason)
+    return Decision(Action.RESIZE, reason, detail=detail)
 
 
 def wait(reason: Reason, *, until: datetime | None = None, detail: str = "") -> Decision:

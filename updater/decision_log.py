@@ -7,6 +7,7 @@ from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import Pod
 from common.recommendation.resource_changes import summary
 from updater.decision import Decision, Reason
+from updater.plan.assessment import DecreaseOom
 from updater.plan.pod_outcome import Subject
 from updater.state import CallRefused
 
@@ -55,6 +56,21 @@ def log_refusal(pod: Pod, vpa: VerticalPodAutoscaler, refused: CallRefused) -> N
             "status": refused.status,
             "reason": refused.reason,
             "error": refused.error,
+        },
+    )
+
+
+def log_decrease_oom(vpa: VerticalPodAutoscaler, kill: DecreaseOom) -> None:
+    """Log an OOM kill after a decrease of a memory limit in place."""
+    meta, of = kill.pod.metadata, vpa.metadata
+    logger.warning(
+        "OOM kill after a memory limit was lowered in place",
+        extra={
+            "pod": f"{meta.namespace}/{meta.name}",
+            "container": kill.container,
+            "vpa": f"{of.namespace}/{of.name}",
+            "floor": str(kill.floor.amount),
+            "until": whole_seconds(kill.floor.until),
         },
     )
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from common.api.autoscaling import VerticalPodAutoscaler
@@ -57,6 +57,24 @@ def is_event_of_node(change: Change[LiveNode]) -> bool:
     if change.old is None or change.new is None:
         return False
     return has_improved(node_capacity(change.old), node_capacity(change.new))
+
+
+def gives_room(change: Change[LiveNode]) -> bool:
+    """Return whether a node may take pods that it couldn't take before.
+
+    It is new or Ready again, or it has more capacity, or other labels or taints. Pods that end give
+    room, too, but a large cluster has so many of them that they can wait for the next pass.
+    """
+    old, new = change.old, change.new
+    if new is None or not new.takes_pods:
+        return False
+    if old is None or not old.takes_pods:
+        return True
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec.taints != new.spec.taints
+        or has_improved(node_capacity(old), node_capacity(new))
+    )
 
 
 def _was_killed(old: Pod | None, new: Pod) -> bool:
@@ -114,14 +132,22 @@ class EventTrigger:
 
     A pass handles all events from before its start. A pass that is skipped because the caches
     aren't fresh also clears them; then the interval decides. Events in ignored namespaces, and in
-    namespaces without a VPA that acts, don't count.
+    namespaces without a VPA that acts, don't count. ``waits_for_room`` returns whether some pod
+    waits for room on a node.
     """
 
-    def __init__(self, interval: float, *, ignored: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        interval: float,
+        *,
+        ignored: Collection[str] = (),
+        waits_for_room: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._interval = interval
         self._ignored = frozenset(ignored)
         self._acting: Counter[str] = Counter()  # VPAs, by namespace
         self._event = asyncio.Event()
+        self._waits_for_room = waits_for_room
 
     def on_vpa(self, change: Change[V]) -> None:
         """Handle a change of the cache."""
@@ -143,7 +169,9 @@ class EventTrigger:
 
     def on_node(self, change: Change[LiveNode]) -> None:
         """Handle a change of the cache."""
-        if any(self._acting.values()) and is_event_of_node(change):
+        if self._event.is_set() or not any(self._acting.values()):
+            return
+        if is_event_of_node(change) or (self._waits_for_room() and gives_room(change)):
             self._event.set()
 
     def clear(self) -> None:

@@ -158,8 +158,13 @@ class Executor:
         resized, plan, unboosted = outcome.pod, action.plan, action.unboosted
         if plan.changes:
             try:
+                decision = outcome.decision
                 resized = await self._actuator.resize(
-                    resized, target.vpa, plan.operations, outcome.decision.reason
+                    resized,
+                    target.vpa,
+                    plan.operations,
+                    decision.reason,
+                    detail=decision.detail,
                 )
             except KubeError as error:
                 infeasible = is_infeasible(error, mode=target.labels.mode)

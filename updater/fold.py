@@ -8,7 +8,10 @@ from typing import TypeAlias
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.resource_changes import ResourceChange, patch_changes
+from common.resources import MEMORY
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import FoundRoom, Reservation, pods_by_workload
 from updater.decision import Action, Decision, Reason, wait
 from updater.eviction.breaker import record_eviction
 from updater.eviction.dry_run_answer import DryRunRefusal, after_answer, after_error, refusal_after
@@ -17,10 +20,14 @@ from updater.failures import after_refused_eviction, after_refused_resize, may_h
 from updater.pass_context import PassContext
 from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
 from updater.plan.assessment import Assessment, Undecided
+from updater.plan.candidate import Candidate
 from updater.plan.finished_resizes import before_next_resize
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
 from updater.plan.vpa_plan import VpaPlan
+from updater.resize.memory_decrease import SentDecrease
+from updater.resize.resize_plan import ResizePlan
+from updater.snapshot.live_pod import LivePod
 from updater.state import CallRefused, PodMemory, SentResize
 
 # The default --request-timeout of an API server: a call may be carried out until then.
@@ -103,9 +110,13 @@ class _Folding:
         context: PassContext,
     ) -> None:
         self._scaled = assessment.scaled
-        self._progress = replace(progress, breaker=plan.breaker)
+        self._progress = replace(
+            progress, breaker=plan.breaker, demands=_all_demands(progress.demands, plan.demands)
+        )
         self._context = context
         self._budgets = Budgets(assessment.scaled, progress.groups)
+        self._reservations: dict[str, Reservation] = {}
+        self._known: Mapping[Controller, frozenset[str]] | None = None  # UIDs, by workload
         self._decided: list[PodOutcome] = []
         self._waiting: list[PodOutcome] = []
         self._left = {each.pod.metadata.uid: each for each in progress.undecided}
@@ -114,7 +125,10 @@ class _Folding:
     def folded(self) -> Folded:
         """Return the result."""
         progress = replace(
-            self._progress, groups=self._budgets.groups, undecided=tuple(self._left.values())
+            self._progress,
+            reservations={**self._progress.reservations, **self._reservations},
+            groups=self._budgets.groups,
+            undecided=tuple(self._left.values()),
         )
         again = self._differs and bool(self._left)
         return Folded(progress, self._decided, self._waiting, again)
@@ -126,8 +140,8 @@ class _Folding:
                 self._take_unsent(planned)
             case TryReplacement(controller):
                 self._take_dry_run(planned, controller, result)
-            case EvictPod():
-                self._take_eviction(planned, result)
+            case EvictPod(room):
+                self._take_eviction(planned, room, result)
             case ResizePod() as action:
                 self._take_resize(planned, action, result)
 
@@ -183,7 +197,9 @@ class _Folding:
         answers = {**progress.dry_runs, controller: found}
         self._progress = replace(progress, dry_runs=answers, refusals=refusals)
 
-    def _take_eviction(self, planned: PodPlan, result: CallResult | None) -> None:
+    def _take_eviction(
+        self, planned: PodPlan, room: FoundRoom | None, result: CallResult | None
+    ) -> None:
         pod, outcome = planned.pod, planned.outcome
         match result:
             case NotSent(decision):
@@ -191,12 +207,16 @@ class _Folding:
                 self._decide(replace(outcome, decision=decision))
             case Accepted(at):
                 self._count_eviction(pod, at)
+                self._reserve(pod, room, at)
                 self._progress = replace(self._progress, evicted=True)
                 self._decide(replace(outcome, memory=replace(outcome.memory, evicted=True)))
             case Refused(at, error):
+                if may_have_happened(error):
+                    self._reserve(pod, room, at)
                 self._refuse_eviction(planned, at, error)
             case _:
                 self._count_eviction(pod, self._context.now)
+                self._reserve(pod, room, self._context.now)
                 self._drop(pod)
 
     def _refuse_eviction(self, planned: PodPlan, at: datetime, error: KubeError) -> None:
@@ -281,6 +301,23 @@ class _Folding:
             breaker = record_eviction(breaker, pod, self._scaled, now=at)
             self._progress = replace(self._progress, breaker=breaker)
 
+    def _reserve(self, pod: LivePod, room: FoundRoom | None, at: datetime) -> None:
+        workload = self._scaled.workload_of(pod)
+        if room is None or workload is None:
+            return
+        if self._known is None:
+            self._known = pods_by_workload(self._scaled)
+        meta = pod.metadata
+        self._reservations[meta.uid] = Reservation(
+            room=room,
+            namespace=meta.namespace,
+            name=meta.name,
+            vpa=self._scaled.vpa.metadata.uid,
+            workload=workload,
+            known=self._known[workload],
+            at=at,
+        )
+
     def _decide(self, outcome: PodOutcome) -> None:
         self._drop(outcome.pod)
         self._decided.append(outcome)
@@ -291,6 +328,20 @@ class _Folding:
     def _keep(self, undecided: Undecided, outcome: PodOutcome) -> None:
         self._left[undecided.pod.metadata.uid] = undecided
         self._waiting.append(outcome)
+
+
+def _all_demands(
+    before: Mapping[Controller, CapacityDemand], more: Mapping[Controller, CapacityDemand]
+) -> Mapping[Controller, CapacityDemand]:
+    """Return the demands of all plans of the pass so far, which are of different pods."""
+    if not more:
+        return before
+    found = dict(before)
+    for workload, demand in more.items():
+        known = found.get(workload)
+        count = 0 if known is None else known.count
+        found[workload] = replace(known or demand, count=count + demand.count)
+    return found
 
 
 def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> PodMemory:
@@ -313,10 +364,26 @@ def _sent(planned: PodPlan, action: ResizePod, resized: Pod, at: datetime) -> Po
         resized_at=finished.resized_at,
         spent_ooms=finished.spent_ooms,
         killed_at=memory.killed_at,
+        decreases=_decreases(memory, candidate, plan, at),
+        lowers_limit=memory.lowers_limit,
         blocked=memory.blocked,
         decision=memory.decision,
         decided_at=memory.decided_at,
     )
+
+
+def _decreases(
+    memory: PodMemory, candidate: Candidate | None, plan: ResizePlan, at: datetime
+) -> Mapping[str, SentDecrease]:
+    """Return the last decreases of memory limits after the resize (X139, X140)."""
+    if candidate is None or plan.withdraws:
+        return memory.decreases
+    sent = {
+        each.container: SentDecrease(at=at, limit=each.before, is_last=each.is_last)
+        for each in candidate.memory_steps
+        if each.held is None and (each.container, MEMORY) in plan.changes
+    }
+    return {**memory.decreases, **sent} if sent else memory.decreases
 
 
 def _unanswered(outcome: PodOutcome, at: datetime) -> PodOutcome:

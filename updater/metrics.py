@@ -123,6 +123,11 @@ class UpdaterMetrics:
             "Pods skipped because a resize was infeasible before.",
             (*by_size, *vpa),
         )
+        self._ooms_after_decrease = self._counter(
+            "oom_after_decrease",
+            "OOM kills within an hour after the updater lowered a memory limit in place.",
+            (*by_size, *vpa),
+        )
         self._vpas_updatable = self._gauge(
             "vpas_with_in_place_updatable_pods_total", "VPAs with a pod due for a resize.", by_size
         )
@@ -208,6 +213,9 @@ class UpdaterMetrics:
 
     def resize_failed(self, vpa: VpaLabels, reason: str) -> None:
         self._of(vpa, self._failed_updates, vpa.size, reason).inc()
+
+    def oom_after_decrease(self, vpa: VpaLabels) -> None:
+        self._of(vpa, self._ooms_after_decrease, vpa.size).inc()
 
     def came_out(self, result: ReplacementResult) -> None:
         self._outcomes.labels(result.value).inc()

@@ -1,5 +1,6 @@
 """The settings of a pass, and the common inputs of the plans of all its VPAs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -9,8 +10,12 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.object_errors import ObjectErrors
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import NO_REQUESTS, CapacityMode, CapacityRequests
+from updater.capacity.pass_rooms import PassRooms
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
+from updater.resize.memory_decrease import MemoryDecreaseRules, MemoryUse
+from updater.resize.resize_rooms import ResizeRooms
 from updater.resize.resize_timeouts import Timeouts
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.state import UpdaterState
@@ -30,6 +35,8 @@ class Rules:
     checks_outcomes: bool = True  # of evictions, by the circuit breaker
     boost_bound: Quantity = ZERO  # of the CPU of a start-up boost; zero: no bound
     pod_level: PodLevelMode = PodLevelMode.KEEP
+    capacity_timeout: timedelta = timedelta(minutes=10)  # of a request for capacity
+    memory_decrease: MemoryDecreaseRules = field(default_factory=MemoryDecreaseRules)
 
     @property
     def most_boost(self) -> Quantity | None:
@@ -51,7 +58,8 @@ class Templates(Protocol):
 class PassContext:
     """The common inputs of the plans of all VPAs in a pass.
 
-    They are constant during the pass except ``quotas``, which planned actions use.
+    They are constant during the pass except ``quotas``, ``rooms`` and ``resize_rooms``, which
+    planned actions use.
     """
 
     rules: Rules
@@ -60,5 +68,11 @@ class PassContext:
     now: datetime
     admission_ready: bool
     quotas: QuotaUse
+    rooms: PassRooms
+    resize_rooms: ResizeRooms
     errors: ObjectErrors
     templates: Templates | None = None  # None: no dry runs
+    capacity_mode: CapacityMode = CapacityMode.OFF  # never AUTO
+    capacity_requests: CapacityRequests = NO_REQUESTS
+    # By pod UID, then by container; only of pods whose memory limits are to go down in place.
+    memory_use: Mapping[str, Mapping[str, MemoryUse]] = field(default_factory=dict)

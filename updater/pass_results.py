@@ -1,10 +1,13 @@
 """The results of a pass: its figures, and the state of the next pass."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservation
 from updater.decision import Decision, Reason
 from updater.decision_log import log_change
 from updater.eviction.breaker import Breaker
@@ -15,6 +18,7 @@ from updater.pass_context import PassContext
 from updater.plan.assessment import Assessment
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.progress import VpaProgress
+from updater.resize.memory_decrease import MemoryFloor
 from updater.snapshot.cluster_snapshot import AutoscaledPods, key_of
 from updater.state import NO_MEMORY, IdleVpa, PodMemory, UpdaterState
 
@@ -30,6 +34,11 @@ class PassResults:
         self._breakers: dict[str, Breaker] = {}
         self._tried: set[Controller] = set()
         self._refusals: dict[Controller, DryRunRefusal] = {}
+        self._demands: dict[str, tuple[CapacityDemand, ...]] = {}
+        self._reservations: dict[str, Reservation] = {}
+        self._visited: set[str] = set()  # VPA UIDs
+        self._memory_floors: dict[str, Mapping[str, MemoryFloor]] = {}
+        self._watched: dict[str, tuple[str, str]] = {}
         self.figures = PassFigures()
 
     def count_idle(self, scaled: AutoscaledPods) -> bool:
@@ -46,6 +55,7 @@ class PassResults:
         if found is None or not found.holds_for(scaled, now=self._context.now):
             return False
         self._idle_vpas[key] = found
+        self._visited.add(scaled.vpa.metadata.uid)
         for decision, count in found.decisions:
             self.figures.candidates[decision] += count
         self.figures.count_idle(scaled.mode, len(scaled.pods))
@@ -64,11 +74,17 @@ class PassResults:
         before = memory.decision
         stands = before is not None and (
             decision.reason is Reason.NO_TURN
-            or (before == decision and before.until == decision.until)
+            or (
+                before == decision
+                and before.until == decision.until
+                and before.detail == decision.detail
+            )
         )
         since = memory.decided_at if before == decision else self._context.now
         after = memory if stands else _deciding(memory, decision, since)
         uid = pod.metadata.uid
+        if after.lowers_limit:
+            self._watched[uid] = (pod.metadata.namespace, pod.metadata.name)
         if after is not self._context.before.of(uid):
             self._pods[uid] = after
         log_change(pod, decision, before, outcome.subject)
@@ -76,13 +92,18 @@ class PassResults:
     def finish(self, assessment: Assessment, progress: VpaProgress) -> None:
         """Remember the state of a VPA."""
         scaled = assessment.scaled
+        self._visited.add(scaled.vpa.metadata.uid)
+        if progress.demands:
+            self._demands[scaled.vpa.metadata.uid] = tuple(progress.demands.values())
         if assessment.rest is not None:
             self._idle_vpas[key_of(scaled.vpa)] = assessment.rest
         self._observed_daemons.update(assessment.observed_daemons)
         if progress.breaker is not None:
             self._breakers[scaled.vpa.metadata.uid] = progress.breaker
+        self._memory_floors[scaled.vpa.metadata.uid] = assessment.memory_floors
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
+        self._reservations.update(progress.reservations)
 
     def state(self, *, complete: bool) -> UpdaterState:
         """Return the next state; ``complete``: all VPAs were visited."""
@@ -97,8 +118,26 @@ class PassResults:
             observed_daemons=self._observed_daemons
             if complete
             else {**before.observed_daemons, **self._observed_daemons},
+            reservations={**self._context.rooms.reserved, **self._reservations},
+            waits_for_room=any(each.is_about_room for each in self.figures.candidates)
+            or (before.waits_for_room and not complete),
+            demands={**self._earlier_demands(), **self._demands},
+            memory_floors={
+                uid: floors
+                for uid, floors in {**before.memory_floors, **self._memory_floors}.items()
+                if floors
+            },
+            watched=self._watched if complete else {**before.watched, **self._watched},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
+
+    def _earlier_demands(self) -> dict[str, tuple[CapacityDemand, ...]]:
+        """Return the demands of VPAs that an incomplete pass didn't reach."""
+        reached, demands = self._visited, self._context.before.demands
+        if not demands:
+            return {}
+        present = {each.vpa.metadata.uid for each in self._context.snapshot.autoscaled}
+        return {uid: each for uid, each in demands.items() if uid in present and uid not in reached}
 
 
 def _deciding(memory: PodMemory, decision: Decision, since: datetime | None) -> PodMemory:

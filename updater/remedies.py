@@ -30,6 +30,11 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.ADMISSION_NOT_READY: "A running admission controller that renews its status Lease.",
     Reason.OOM_NOT_LEARNT_YET: "A recommendation above the memory at the kill, which the "
     "recommender publishes within minutes; maxAllowed may prevent it.",
+    Reason.MEMORY_IN_USE: "Lower usage for 15 minutes, a higher recommendation, or a new "
+    "pod, which gets the lower limit.",
+    Reason.MEMORY_USAGE_UNKNOWN: "Usage of the pod in metrics.k8s.io, and the updater's permission "
+    "to read it; the next pass tries again.",
+    Reason.MEMORY_DECREASE_PAUSED: "Nothing: the next step follows after the pause.",
     Reason.REPLACEMENT_WOULD_BE_REFUSED: "Change what would refuse the replacement, as the detail "
     "says, such as a quota or a policy.",
     Reason.REPLACEMENT_LACKS_RECOMMENDATION: "A webhook that patches new pods: check admission, "
@@ -40,6 +45,12 @@ REMEDIES: Mapping[Reason, str] = {
     "recommendation.",
     Reason.ACTUATION_SUSPENDED: "One new pod that has the recommendation: check admission, quotas "
     "and the scheduler.",
+    Reason.NO_CAPACITY: "A node with more free room that the pod may run on, or a lower maxAllowed "
+    "in the VPA; --capacity-check=off evicts the pod without room.",
+    Reason.CAPACITY_REQUESTED: "A node that the autoscaler adds: see the conditions of the object "
+    "that the detail names.",
+    Reason.CAPACITY_REFUSED: "Change what the detail says, such as the limits of the autoscaler or "
+    "its rights; the request is made again.",
     Reason.VPA_CHANGED: _TRIED_AGAIN,
     Reason.RESIZE_DEFERRED: "Room on the node, or the end of the time-out, after which modes with "
     "evictions evict the pod.",

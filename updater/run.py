@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from common.kube.lease import AdmissionStatus
@@ -12,18 +13,28 @@ from common.read_model.page import PassInfo
 from common.runtime.clock import Clock
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.capacity_requests import (
+    NO_REQUESTS,
+    CapacityMode,
+    CapacityProvisioner,
+    CapacityRequests,
+)
+from updater.capacity.detection import CapacityDetection
+from updater.capacity.pass_rooms import PassRooms
 from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules, Templates
 from updater.pass_log import PassLog
 from updater.plan_table import PlanTable
 from updater.preview import NotNow, PassPreview, preview_pass
+from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.caches import Caches
 from updater.snapshot.cluster_snapshot import ClusterSnapshot, acts, key_of
 from updater.snapshot.selection import EVERYTHING, Scope
 from updater.snapshot.snapshot_source import SnapshotSource
 from updater.state import UpdaterState
 from updater.update_pass import UpdatePass
+from updater.usage_watch import UsageWatch
 from updater.vpa_preflight import QuotaUse
 
 logger = logging.getLogger(__name__)
@@ -57,7 +68,10 @@ class Updater:
         clock: Clock,
         stop: asyncio.Event,
         history: ActionHistory,
+        usage: UsageWatch,
         replacements: TemplatePods | None = None,
+        capacity: CapacityDetection | None = None,
+        provisioner: CapacityProvisioner | None = None,
     ) -> None:
         self._caches = caches
         self._admission = admission
@@ -66,6 +80,9 @@ class Updater:
         self._metrics = metrics
         self._clock = clock
         self._templates = replacements
+        self._capacity = capacity  # None: evictions need no room
+        self._provisioner = provisioner  # None: capacity is never requested
+        self._requests = NO_REQUESTS
         self._new_source = partial(
             SnapshotSource,
             caches,
@@ -88,6 +105,7 @@ class Updater:
             stop=stop,
         )
         self._history = history
+        self._usage = usage
         self._log = PassLog()
         self._state = UpdaterState()
         self._running = asyncio.Lock()  # held by a pass or a preview
@@ -116,6 +134,8 @@ class Updater:
             async with asyncio.timeout_at(deadline):
                 admission = await self._admission()
                 self._log.log_admission(admission)
+                capacity_mode = await self._capacity_mode()
+                await self._usage.sample(self._state.watched, within=seconds / 4)
                 found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
             logger.warning("pass skipped, looking at the cluster took too long")
@@ -125,7 +145,9 @@ class Updater:
         self._log.log_skipped(found.skipped)
         self._log.log_deprecated(found.vpas)
         self.passes += 1
-        context = self._context(found.snapshot, admission, templates=self._templates)
+        context = self._context(
+            found.snapshot, admission, capacity_mode=capacity_mode, templates=self._templates
+        )
         current = UpdatePass(
             context=context,
             executor=self._new_executor(deadline=deadline),
@@ -134,6 +156,8 @@ class Updater:
         )
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
+        if self._provisioner is not None:
+            self._requests = await self._provision(self._provisioner)
         self._metrics.last_success.set(self._clock.now().timestamp())
         self._history.note_resizes(self._caches.pods.get, self._state, now=self._clock.now())
         self.last_plan = PlanTable(
@@ -146,6 +170,26 @@ class Updater:
         )
         took = asyncio.get_running_loop().time() - began
         self.last_pass = PassInfo(number=self.passes, at=context.now, seconds=round(took, 3))
+
+    async def _capacity_mode(self) -> CapacityMode:
+        if self._capacity is None:
+            return CapacityMode.OFF
+        return await self._capacity.refresh(
+            nodes_fresh=self._caches.nodes.fresh,
+            requests=None if self._provisioner is None else self._requests.unavailable,
+        )
+
+    async def _provision(self, provisioner: CapacityProvisioner) -> CapacityRequests:
+        """Request the capacity that the pass lacked; return the state of all requests."""
+        demands = tuple(chain.from_iterable(self._state.demands.values()))
+        with self._metrics.object_errors.around("provision", "Updater", "", "capacity"):
+            return await provisioner.reconcile(demands, now=self._clock.now())
+        return CapacityRequests(unavailable="an unexpected error, which the log has")
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Return whether some pod waited for room for its replacement in the last pass."""
+        return self._state.waits_for_room
 
     def _remember(self, after: UpdaterState) -> None:
         """Keep the state for the next pass, without that of deleted VPAs."""
@@ -166,17 +210,24 @@ class Updater:
         snapshot: ClusterSnapshot,
         admission: AdmissionStatus,
         *,
+        capacity_mode: CapacityMode,
         templates: Templates | None = None,
     ) -> PassContext:
+        now = self._clock.now()
         return PassContext(
             snapshot=snapshot,
             before=self._state,
             quotas=QuotaUse(snapshot.quotas),
+            rooms=PassRooms.of(snapshot, self._state.reservations, now=now),
+            resize_rooms=ResizeRooms(snapshot),
             rules=self._rules,
-            now=self._clock.now(),
+            now=now,
             admission_ready=admission.allows_eviction,
             errors=self._metrics.object_errors,
             templates=templates,
+            capacity_mode=capacity_mode,
+            capacity_requests=self._requests,
+            memory_use=self._usage.use,
         )
 
     async def plan(self, scope: Scope = EVERYTHING) -> PassPreview | NotNow:
@@ -212,7 +263,8 @@ class Updater:
         found = await self._new_source().take(awaited=self._state.awaited, scope=scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
-        context = self._context(found.snapshot, admission)
+        mode = await self._capacity_mode()
+        context = self._context(found.snapshot, admission, capacity_mode=mode)
         return PassPreview(
             taken_at=context.now,
             admission=admission,

@@ -14,9 +14,11 @@ from common.runtime.settings import (
     debug_flag,
     lease_name_flag,
 )
+from updater.capacity.capacity_requests import CapacityMode
 from updater.evaluate.update_verdict import Thresholds
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
+from updater.resize.memory_decrease import MemoryDecreaseRules
 from updater.resize.resize_timeouts import Timeouts
 
 
@@ -73,6 +75,15 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         parse=duration,
         group="Eviction and resize",
         help="Update a pod at once if it is OOM-killed within this time after its start.",
+    )
+    memory_decrease_margin: float = flag(
+        "--memory-decrease-margin",
+        default=0.1,
+        parse=number(least=0),
+        group="Eviction and resize",
+        metavar="FRACTION",
+        help="Lower a memory limit in place only if the largest usage of the last 15 minutes, "
+        "increased by this fraction, is at most the new limit.",
     )
     min_replicas: int = flag(
         "--min-replicas",
@@ -148,6 +159,25 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         help="Create the replacement in a dry run before the first eviction of a workload in each "
         "pass; don't evict if the API server refuses it or it lacks the recommendation. Needs"
         " deploy/components/dry-run-preflight.",
+    )
+    capacity_check: CapacityMode = flag(
+        "--capacity-check",
+        default=CapacityMode.AUTO,
+        parse=CapacityMode.parse,
+        group="Room for replacements",
+        metavar="MODE",
+        help="Choose what happens before an eviction whose replacement would have no room on any "
+        "node: provision requests capacity and evicts once it is there, wait evicts once a node "
+        "has room, off evicts at once. auto: provision if the cluster serves CapacityBuffers or "
+        "ProvisioningRequests, else off with Karpenter or the cluster autoscaler, else wait.",
+    )
+    capacity_timeout: timedelta = flag(
+        "--capacity-timeout",
+        default=timedelta(minutes=10),
+        parse=positive_duration,
+        group="Room for replacements",
+        help="Withdraw a request for capacity if there is no room after this time; the pod isn't "
+        "evicted, and the request is made again later.",
     )
     max_allowed_cpu_boost: Quantity = flag(
         "--max-allowed-cpu-boost",
@@ -235,6 +265,8 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
             checks_outcomes=self.eviction_outcome_check,
             boost_bound=self.max_allowed_cpu_boost,
             pod_level=self.pod_level_resources,
+            capacity_timeout=self.capacity_timeout,
+            memory_decrease=MemoryDecreaseRules(margin=self.memory_decrease_margin),
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

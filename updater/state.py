@@ -9,12 +9,15 @@ from common.api.core import Pod
 from common.quantity import Quantity
 from common.recommendation.resource_changes import ResourceChange
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservations
 from updater.decision import Decision, Reason
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.eviction.breaker import Breaker
 from updater.eviction.daemonset_desired_count import ObservedDaemons
 from updater.eviction.dry_run_answer import DryRunRefusal
-from updater.resize.infeasible_resize import Infeasible, Targets, lower_somewhere
+from updater.resize.infeasible_resize import Infeasible, Part, Targets, lower_somewhere
+from updater.resize.memory_decrease import MemoryFloor, SentDecrease
 from updater.snapshot.live_node import NodeCapacity, has_improved
 
 _ABOUT_SIZE = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_REFUSED, Reason.RESIZE_INFEASIBLE})
@@ -79,6 +82,9 @@ class PodMemory:
     spent_ooms: frozenset[ContainerOomKill] = frozenset()  # answered by resizes before ``sent``
     # Memory at the newest OOM kills, see ``unlearnt_ooms``.
     killed_at: Mapping[ContainerOomKill, Quantity] = field(default_factory=dict)
+    # The last decreases of memory limits in place, by container.
+    decreases: Mapping[str, SentDecrease] = field(default_factory=dict)
+    lowers_limit: bool = False  # a decrease of a memory limit in place is wanted; watch usage
     blocked: ResizeBlocked | None = None  # as last reported
     refused: CallRefused | None = None  # as last logged
     decision: Decision | None = None  # of the last pass, so that only changes are logged
@@ -93,6 +99,14 @@ class PodMemory:
         if self.sent.generation:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """Return the containers that got a step of a resize, and whose rest has not followed."""
+        rest = self.infeasible
+        waiting = rest.targets if rest is not None and rest.part is Part.SENT else ()
+        lowering = (name for name, each in self.decreases.items() if not each.is_last)
+        return frozenset((*waiting, *lowering))
 
     def held(
         self, now: datetime, targets: Targets, node: NodeCapacity | None = None
@@ -147,6 +161,15 @@ class UpdaterState:
     observed_daemons: Mapping[Controller, ObservedDaemons] = field(default_factory=dict)
     # Replacements that the API server refused in a dry run.
     dry_runs: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)
+    # Of workloads whose pods wait for capacity, by VPA UID.
+    demands: Mapping[str, tuple[CapacityDemand, ...]] = field(default_factory=dict)
+    # Room for replacements that are on no node yet, by the UID of the evicted pod.
+    reservations: Reservations = field(default_factory=dict)
+    waits_for_room: bool = False  # some pod, for room for its replacement
+    # After OOM kills that followed a decrease in place: by VPA UID, then by container.
+    memory_floors: Mapping[str, Mapping[str, MemoryFloor]] = field(default_factory=dict)
+    # Namespace and name of the pods whose memory usage is watched, by UID.
+    watched: Mapping[str, tuple[str, str]] = field(default_factory=dict, compare=False)
 
     def of(self, uid: str) -> PodMemory:
         return self.pods.get(uid, NO_MEMORY)
@@ -162,9 +185,11 @@ class UpdaterState:
         return UpdaterState(kept, self.breakers)
 
     def about(self, vpas: Collection[str]) -> "UpdaterState":
-        """Return the state without the breakers of deleted VPAs; ``vpas`` are existing UIDs."""
-        kept = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
-        return replace(self, breakers=kept)
+        """Return the state without that of deleted VPAs; ``vpas`` are existing UIDs."""
+        breakers = {uid: breaker for uid, breaker in self.breakers.items() if uid in vpas}
+        demands = {uid: demand for uid, demand in self.demands.items() if uid in vpas}
+        floors = {uid: each for uid, each in self.memory_floors.items() if uid in vpas}
+        return replace(self, breakers=breakers, demands=demands, memory_floors=floors)
 
     @property
     def awaited(self) -> dict[str, frozenset[Controller]]:

@@ -10,7 +10,7 @@ from common.runtime.object_errors import Boundary
 from common.runtime.pausing import in_steps
 from updater.actuation import PodActuator
 from updater.decision import Reason, wait
-from updater.decision_log import log_refusal
+from updater.decision_log import log_decrease_oom, log_refusal
 from updater.eviction.breaker import BreakerObservation, BreakerTransition
 from updater.eviction.breaker_report import sentence
 from updater.execute import Executor, Target
@@ -85,6 +85,9 @@ class UpdatePass:
         assessment = await in_steps(assess(scaled, self.context))
         target = _target(assessment)
         self._report_observation(scaled, assessment.observation)
+        for kill in assessment.oom_kills:
+            self.metrics.oom_after_decrease(target.labels)
+            log_decrease_oom(scaled.vpa, kill)
         for outcome in assessment.decided:
             self._decide(target, outcome, results)
         progress = VpaProgress.begin(assessment)

@@ -18,6 +18,7 @@ from common.recommendation.quota import (
     share_of_new,
 )
 from common.resources import ResourceQuantities
+from common.scheduling.room import Room, room_of_pod
 from updater.decision import Decision, Reason, leave, wait
 from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.cluster_snapshot import AutoscaledPods
@@ -65,7 +66,9 @@ class Preflight:
     most_boost: Quantity | None = None
     pod_level: PodLevelMode = PodLevelMode.KEEP
     _replacements: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
+    _needs: IdentityCache[Room] = field(default_factory=lambda: IdentityCache(_CACHED))
     _resizes: IdentityCache[_Judged] = field(default_factory=lambda: IdentityCache(_CACHED))
+    _rooms: IdentityCache[Room] = field(default_factory=lambda: IdentityCache(_CACHED))
 
     # Evictions
 
@@ -82,9 +85,26 @@ class Preflight:
             return None
         return wait(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
 
+    def replacement(self, pod: Pod) -> PodSpec:
+        """Return the spec of the pod's replacement.
+
+        Raises:
+            QuantityError: a quantity in the VPA, the pod or a LimitRange is malformed.
+        """
+        return self._replacement(pod)[0]
+
+    def need_of_replacement(self, pod: Pod) -> Room:
+        """Return the room that the pod's replacement needs.
+
+        Raises:
+            QuantityError: a quantity in the VPA, the pod or a LimitRange is malformed.
+        """
+        spec = self.replacement(pod)
+        return self._needs.get((spec,), lambda: room_of_pod(spec))
+
     def take_for_replacement(self, pod: Pod) -> None:
         """Use the quotas for the growth of the replacement over the pod."""
-        self._take(pod, lambda: share_of_new(self._replacement(pod)[0]))
+        self._take(pod, lambda: share_of_new(self.replacement(pod)))
 
     def _replacement(self, pod: Pod) -> _Judged:
         return self._replacements.get(
@@ -121,6 +141,14 @@ class Preflight:
         """Use the quotas for the growth of the pod."""
         if plan.changes:
             self._take(pod, lambda: share_of(pod, self._resized(pod, plan)[0]))
+
+    def room_after_resize(self, pod: Pod, plan: ResizePlan) -> Room | None:
+        """Return the room that the pod takes after the resize; None: it can't be read."""
+        try:
+            spec, _ = self._resized(pod, plan)
+            return self._rooms.get((spec,), lambda: room_of_pod(spec))
+        except QuantityError:
+            return None
 
     def _resized(self, pod: Pod, plan: ResizePlan) -> _Judged:
         return self._resizes.get((plan, pod.spec), lambda: self._judge_resize(pod, plan))

@@ -63,6 +63,8 @@ class SchedulablePodSpec(PodSpec, frozen=True, kw_only=True):
     node_selector: Mapping[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    priority_class_name: str = ""  # scopes of quotas depend on it, and on the next one
+    active_deadline_seconds: int | None = None
 
 
 class SchedulablePodSpecWithSidecars(SchedulablePodSpec, frozen=True, kw_only=True):

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from common.api.base import Wire
+from common.api.base import QuantityJson, Wire
 from common.api.core import ResourceRequirements
 from common.api.meta import LabelSelector, ObjectMeta, OwnedMeta
+from common.api.scheduling import Affinity, Toleration
 
 _ENDS = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
@@ -21,6 +22,7 @@ class TemplateContainer(Wire, frozen=True, kw_only=True):
 
     name: str = ""
     resources: ResourceRequirements | None = None
+    restart_policy: str | None = None  # see ``common.api.core.is_sidecar``
 
 
 class TemplateSpec(Wire, frozen=True, kw_only=True):
@@ -28,10 +30,17 @@ class TemplateSpec(Wire, frozen=True, kw_only=True):
 
     containers: tuple[TemplateContainer, ...] | None = None
     init_containers: tuple[TemplateContainer, ...] | None = None
+    resources: ResourceRequirements | None = None  # of the pod as a whole
+    overhead: Mapping[str, QuantityJson] | None = None
+    node_selector: Mapping[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    priority_class_name: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class ResourcesTemplate(Wire, frozen=True, kw_only=True):
-    """A pod template, decoded without anything but the resources of its containers."""
+    """A pod template, decoded without anything but its resources and scheduling rules."""
 
     spec: TemplateSpec = TemplateSpec()
 

@@ -78,6 +78,7 @@ class Cache(Generic[T]):
         self._store = ObjectStore[T]()
         self._version = ""
         self._listed = asyncio.Event()
+        self._tried = asyncio.Event()
         self._fresh_from = math.inf  # the event loop's time
         self._is_open = False  # the server agreed to the present watch
         self._recovery = Recovery(client, endpoint.resource)
@@ -93,6 +94,10 @@ class Cache(Generic[T]):
 
     async def wait_synced(self) -> None:
         await self._listed.wait()
+
+    async def wait_tried(self) -> None:
+        """Wait until the server has answered the first list; reading may not be permitted."""
+        await self._tried.wait()
 
     @property
     def fresh(self) -> bool:
@@ -138,9 +143,12 @@ class Cache(Generic[T]):
                 await self._follow()
             except GoneError as error:
                 self._fresh_from = math.inf
+                self._tried.set()
                 await self._recovery.after_gone(error)
             except (KubeError, DecodeError) as error:
                 self._fresh_from = math.inf
+                if not isinstance(error, UnreachableError):
+                    self._tried.set()
                 await self._recovery.after_failure(error)
 
     async def _list(self) -> None:
@@ -155,6 +163,7 @@ class Cache(Generic[T]):
                 if number % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
         self._listed.set()
+        self._tried.set()
 
     async def _follow(self) -> None:
         """Watch from version to version until the server requires a new list."""

@@ -12,6 +12,7 @@ from common.api.core import Event, LimitRange, Namespace, Pod, ResourceQuota
 from common.api.horizontal_autoscaling import HorizontalPodAutoscaler
 from common.api.meta import OwnedObject
 from common.api.metrics import PodMetrics
+from common.api.provisioning import StoredPodTemplate
 from common.api.workloads import (
     CronJob,
     DaemonSet,
@@ -186,6 +187,7 @@ HPAS = Endpoint(
 LEASES = Endpoint("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 POD_METRICS = Endpoint("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", PodMetrics)
 NODES = Endpoint("", "v1", "nodes", "Node", dict[str, Any], namespaced=False)
+POD_TEMPLATES = Endpoint("", "v1", "podtemplates", "PodTemplate", StoredPodTemplate)
 SECRETS = Endpoint("", "v1", "secrets", "Secret", dict[str, Any])
 MUTATING_WEBHOOKS = Endpoint(
     "admissionregistration.k8s.io",

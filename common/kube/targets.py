@@ -160,6 +160,12 @@ class Targets:
         # By target: the object that its selector was read from; a changed one is another object.
         self._selectors: dict[Controller, tuple[object, Selector]] = {}
 
+    def controller(
+        self, target: Controller
+    ) -> Workload | CronJob | ReplicationController | OwnedObject | None:
+        """Return a target from its cache; None if its kind has none."""
+        return self._controllers.find(target)
+
     def template(self, target: Controller) -> ResourcesTemplate:
         """Return the pod template of a target; an empty one if its kind isn't read with one."""
         match self._controllers.find(target):

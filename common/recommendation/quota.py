@@ -47,18 +47,22 @@ def share_of(pod: Pod, spec: PodSpec | None = None) -> Share:
 def freed_by(pod: Pod) -> Share:
     """Return the usage that a deleted pod releases, for every resource.
 
+    The overhead counts in requests, and in limits of resources that have one.
+
     Raises:
         QuantityError: an amount is no quantity.
     """
     whole = _used(pod, pod.spec).whole
-    requests = dict(whole.requests)
+    requests, limits = dict(whole.requests), dict(whole.limits)
     for name, amount in parse_quantities(pod.spec.overhead).items():
         requests[name] = requests.get(name, ZERO) + amount
+        if name in limits:
+            limits[name] += amount
     return {
         **dict.fromkeys(_COUNTS, _ONE),
         **requests,
         **{f"requests.{name}": amount for name, amount in requests.items()},
-        **{f"limits.{name}": amount for name, amount in whole.limits.items()},
+        **{f"limits.{name}": amount for name, amount in limits.items()},
     }
 
 

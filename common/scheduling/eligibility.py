@@ -8,6 +8,7 @@ k8s.io/component-helpers/scheduling/corev1.
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol
 
 from common.api.scheduling import (
@@ -74,7 +75,8 @@ class NodeTraits:
     """The labels and taints of a node, or of nodes that an autoscaler could make.
 
     A node has ``labels`` alone. Of nodes to be made, some labels have several possible values
-    (``choices``); with ``is_open`` they may have any other label with any value, too.
+    (``choices``). With ``is_open`` they may have any other label with any value, too; otherwise
+    those of ``open_keys``, and those of ``open_domains`` and their subdomains.
     """
 
     name: str = ""
@@ -82,6 +84,8 @@ class NodeTraits:
     taints: tuple[Taint, ...] = ()
     choices: Mapping[str, Collection[str]] = field(default_factory=dict)
     is_open: bool = False
+    open_keys: Collection[str] = ()
+    open_domains: tuple[str, ...] = ()  # such as k8s.io
 
     def without_transient_taints(self) -> "NodeTraits":
         """Return the traits without taints that describe the node's present state."""
@@ -94,7 +98,15 @@ class NodeTraits:
             return (self.labels[key],)
         if key in self.choices:
             return self.choices[key]
-        return None if self.is_open else (None,)
+        return None if self.is_open or self._is_open_for(key) else (None,)
+
+    def _is_open_for(self, key: str) -> bool:
+        if key in self.open_keys:
+            return True
+        domain, slash, _ = key.partition("/")
+        return bool(slash) and f".{domain}".endswith(
+            tuple(f".{each}" for each in self.open_domains)
+        )
 
 
 def rules_of(spec: Schedulable) -> SchedulingRules:
@@ -111,6 +123,12 @@ def rules_of(spec: Schedulable) -> SchedulingRules:
         tolerations=spec.tolerations or (),
         own_node_only=names_node,
     )
+
+
+def keys_of(rules: SchedulingRules) -> frozenset[str]:
+    """Return the keys of the node labels that the rules name."""
+    requirements = chain.from_iterable(each.match_expressions or () for each in rules.terms or ())
+    return frozenset(chain((key for key, _ in rules.node_selector), (r.key for r in requirements)))
 
 
 def is_eligible(rules: SchedulingRules, node: NodeTraits) -> bool:

@@ -14,6 +14,7 @@ from common.api.coordination import Lease
 from common.api.core import ResourceQuota
 from common.certificates import is_issued_by
 from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
+from common.kube import discovery
 from common.kube.ca_bundle import CONFIGURATION_NAME, WEBHOOK_NAME
 from common.kube.endpoints import (
     CHECKPOINTS,
@@ -24,7 +25,6 @@ from common.kube.endpoints import (
     RESOURCE_QUOTAS,
     SECRETS,
     Endpoint,
-    version_path,
 )
 from common.read_api.reviews import ACCESS_REVIEWS, ENDPOINT_SLICES
 from kubectl_vpa.cluster.needed_permissions import needed_by
@@ -57,13 +57,9 @@ async def cluster_minor(reader: Reader) -> int | None:
 async def served_resources(reader: Reader, group: str, version: str) -> Sequence[str] | None:
     """Return the resources of a version of a group; none if it isn't served; None if unknown."""
     try:
-        body = await reader.client.request("GET", version_path(group, version))
-    except NotFoundError:
-        return ()
+        return await discovery.served_resources(reader.client, group, version)
     except ForbiddenError:
         return None
-    found = msgspec.json.decode(body)
-    return tuple(str(each.get("name")) for each in found.get("resources") or ())
 
 
 async def usage_times(reader: Reader) -> tuple[Sequence[datetime] | None, str]:

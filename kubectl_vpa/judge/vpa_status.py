@@ -21,6 +21,12 @@ NEW = timedelta(minutes=5)
 """A VPA without status is new for this long; a recommender writes the first one in a minute."""
 
 _ORDER = tuple(State)
+_NOTES = {
+    "CappedByNodes": "the target is lowered to fit a node",
+    "CappedByQuota": "a ResourceQuota bounds the target",
+    "ExceedsKnownNodes": "the target fits no known node",
+}
+"""What follows the message of a VPA with a recommendation, by condition."""
 _HISTORY = "the recommender is still loading history"
 STATES = {
     reason: state
@@ -108,7 +114,7 @@ def judge_vpa(facts: VpaFacts, *, now: datetime) -> VpaResult:
         mode=mode_of(vpa),
         state=STATES[explained.reason],
         reason=explained.reason,
-        message=explained.message,
+        message="; ".join((explained.message, *_notes(vpa))),
         cpu=cpu,
         memory=memory,
         drift=target_sums.largest(numbers.sums),
@@ -220,6 +226,12 @@ def _by_pods(facts: VpaFacts, numbers: _Numbers) -> _Explained:
     count = sum(each.group.count for each in numbers.verdicts if each.reason is worst.reason)
     pods = "1 pod" if count == 1 else f"{count} pods"
     return _Explained(worst.reason, worst.words(pods), until=worst.until)
+
+
+def _notes(vpa: VerticalPodAutoscaler) -> Sequence[str]:
+    """Return notes on the recommendation, which change no state."""
+    conditions = _true_conditions(vpa) if has_recommendation(vpa.status) else {}
+    return [note for name, note in _NOTES.items() if name in conditions]
 
 
 def _true_conditions(vpa: VerticalPodAutoscaler) -> Mapping[str, VpaCondition]:

@@ -19,6 +19,7 @@ _PHRASES = {
     "max_allowed": "maxAllowed",
     "global_max_allowed": "--container-recommendation-max-allowed-{resource}",
     "order_bounds": "moved to the target",
+    "quota": "ResourceQuota",
     "target_unknown": "target unknown, published stays",
     "history_missing": "history incomplete, published stays",
     "too_close": "close to the published one, which stays",

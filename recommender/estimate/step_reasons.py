@@ -20,6 +20,8 @@ class StepReason(Code):
     MAX_ALLOWED = "max_allowed", "maxAllowed of the policy."
     GLOBAL_MAX = "global_max_allowed", "--container-recommendation-max-allowed-cpu or -memory."
     ORDER = "order_bounds", "Moved to the target: lower bound <= target <= upper bound."
+    QUOTA = "quota", "Lowered so that the pods of the next rollout fit the ResourceQuotas."
+    NODES = "nodes", "Lowered so that a pod fits a node; this is the room for the whole pod."
     TARGET_UNKNOWN = "target_unknown", "The target's pods are unknown now: what is published stays."
     HISTORY_MISSING = "history_missing", "History is being loaded: what is published stays."
     TOO_CLOSE = "too_close", "Nearly what is published: not written yet."

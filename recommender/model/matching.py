@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from common.labels import Operator, Selector, canonical_labels
+from common.scheduling.pod_claims import PodShape
 from recommender.model.keys import VpaKey
 
 _NAMING = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
@@ -31,6 +32,8 @@ class LabelSet:
     pods: int = 0  # tracked pods with these labels
     sidecars: Counter[str] = field(default_factory=Counter)  # pods by native sidecar
     regular: Counter[str] = field(default_factory=Counter)  # pods by regular container
+    shape: PodShape | None = None  # of the pod that came last; None: there are no pods
+    shaped_at: int = 0  # the later, the larger
 
     def enter(self, sidecars: Iterable[str], regular: Iterable[str]) -> None:
         """Count a pod with these native sidecars and regular containers."""
@@ -47,6 +50,7 @@ class LabelSet:
         else:  # label sets outlive their pods by days, so free the memory
             self.sidecars.clear()
             self.regular.clear()
+            self.shape = None
 
 
 class Selectors:

@@ -12,6 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from common.labels import Selector
+from common.scheduling.pod_claims import PodShape
 from recommender.model import memory_peaks
 from recommender.model.aggregates import (
     MEMORY_WEIGHT,
@@ -68,11 +69,12 @@ class Usage:
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self.selectors_version = 0  # incremented when a VPA changes
         self._vpa_numbers = ColumnTable()  # a row for each VPA, see Autoscaler.number
+        self._arrivals = 0  # of pods
 
     # Pods
 
-    def put_pod(self, pod: PodFacts, now: int) -> None:
-        """Add or update a pod.
+    def put_pod(self, pod: PodFacts, now: int, shape: PodShape | None = None) -> None:
+        """Add or update a pod; a ``shape`` is kept for its labels if the pod is new.
 
         A new pod with the same name starts over (Q33). If a pod's labels change, its containers
         begin new windows (Q10). Aggregates stay.
@@ -91,8 +93,10 @@ class Usage:
                 sidecars=pod.sidecars,
             )
             label_set.enter(tracked.sidecars, tracked.regular)
+            self._keep_shape(label_set, shape)
         elif tracked.label_set is not label_set:
             self._relabel(tracked, label_set, now)
+            self._keep_shape(label_set, shape)
         tracked.active = pod.active
         for name in pod.containers:
             if name not in tracked.containers:
@@ -106,6 +110,11 @@ class Usage:
         for name in tracked.containers.keys() - set(pod.containers):
             self.containers.forget(tracked.containers.pop(name))
             label_set.regular[name] -= tracked.is_regular(name)
+
+    def _keep_shape(self, label_set: LabelSet, shape: PodShape | None) -> None:
+        if shape is not None:
+            self._arrivals += 1
+            label_set.shape, label_set.shaped_at = shape, self._arrivals
 
     def remove_pod(self, key: PodKey) -> None:
         """Remove a pod and its windows; its aggregates stay."""
@@ -188,6 +197,14 @@ class Usage:
     def pod_count(self, key: VpaKey) -> int:
         """Return the number of tracked pods that the VPA's selector matches."""
         return sum(label_set.pods for label_set in self.matching.matched(key))
+
+    def pod_shape(self, key: VpaKey) -> PodShape | None:
+        """Return the shape of the pod that came last; None: no pod that the VPA matches has one."""
+        newest, found = 0, None
+        for label_set in self.matching.matched(key):
+            if label_set.shape is not None and label_set.shaped_at > newest:
+                newest, found = label_set.shaped_at, label_set.shape
+        return found
 
     def pod_containers(self, key: VpaKey) -> frozenset[str]:
         """Return the names of all containers in the tracked pods that the VPA matches."""

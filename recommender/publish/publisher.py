@@ -20,6 +20,8 @@ from recommender.model.keys import VpaKey
 from recommender.model.timestamps import instant
 from recommender.model.usage import Usage
 from recommender.publish.explanation import explanation
+from recommender.publish.pod_limits import LimitSource
+from recommender.publish.quota_limits import QuotaLimits
 from recommender.publish.recommendation_quality import RecommendationQuality
 from recommender.publish.status_decision import (
     DecisionContext,
@@ -35,6 +37,7 @@ from recommender.publish.status_decision import (
 )
 from recommender.publish.status_writer import StatusWriter
 from recommender.publish.summary import container_histograms, vpa_summary
+from recommender.publish.vpa_limits import LimitTable
 from recommender.sources.conversion import vpa_key
 from recommender.sources.target_resolution import LoadedVpa
 
@@ -51,14 +54,21 @@ class Publisher:
         *,
         settings: PublishingSettings,
         fetching: Callable[[VpaKey], bool],
+        quotas: QuotaLimits,
+        limits: Sequence[LimitSource] = (),
         metrics: RecommenderMetrics,
         clock: Clock,
     ) -> None:
-        """Initialize; ``fetching`` returns True while history of a VPA is being fetched."""
+        """Initialize; ``fetching`` returns True while history of a VPA is being fetched.
+
+        ``limits`` bound the pods of recommendations, in this order.
+        """
         self._writer = writer
         self._usage = usage
         self._settings = settings
         self._fetching = fetching
+        self._quotas = quotas
+        self._limits = LimitTable(usage, limits)
         self._errors = metrics.object_errors
         self._clock = clock
         self._quality = RecommendationQuality(usage, metrics)
@@ -72,6 +82,9 @@ class Publisher:
         """
         for key in self._records.keys() - vpas.keys():
             del self._records[key]
+        await asyncio.sleep(0)
+        await self._quotas.begin_cycle(vpas)
+        self._limits.begin(vpas)
         await asyncio.sleep(0)
         ordered = sorted(known, key=self._write_order)
         await asyncio.sleep(0)
@@ -100,7 +113,7 @@ class Publisher:
         estimation = self._settings.estimation
         estimates = estimate_vpas(self._usage, (key,), estimation, instant(now))
         record = self._records.get(key) or VpaRecord(last_write=now, is_assumed=True)
-        context = self._context(key, now)
+        context = self._context(key, loaded, now)
         decision = decide(loaded, estimates.of(key), replace(record, cached=None), context)
         explained = explanation(loaded, estimates, decision, context, held_up=held_up)
         return explained, container_histograms(key, estimates, estimation, now)
@@ -135,7 +148,7 @@ class Publisher:
     ) -> StatusDecision | None:
         record = self._records[key] = record_of(key, self._records.get(key), now)
         try:
-            decision = decide(loaded, estimate, record, self._context(key, now))
+            decision = decide(loaded, estimate, record, self._context(key, loaded, now))
         except QuantityError:  # in its policy; the loader has logged it
             self._records[key] = replace(record, cached=None)
             self._quality.count(labels_of_unreadable(loaded, self._usage.pod_count(key)))
@@ -146,19 +159,22 @@ class Publisher:
             self._records[key] = replace(decision.record, compared=compared)
         return decision
 
-    def _context(self, key: VpaKey, now: datetime) -> DecisionContext:
+    def _context(self, key: VpaKey, loaded: LoadedVpa, now: datetime) -> DecisionContext:
         return DecisionContext(
             usage=self._usage,
             settings=self._settings,
             fetching_history=self._fetching(key),
             now=now,
+            quotas=self._quotas.of(key),
+            limits=self._limits.of(key, loaded),
         )
 
     def _written(self, decision: StatusDecision, answer: VerticalPodAutoscaler) -> None:
         key, now = vpa_key(decision.vpa), self._clock.now()
         self._quality.written(decision, now)
-        context = self._context(key, now)
-        self._records[key] = after_write(decision, answer, self._records[key], context)
+        self._records[key] = after_write(
+            decision, answer, self._records[key], now=now, settings=self._settings
+        )
 
     def _write_order(self, key: VpaKey) -> tuple[datetime, VpaKey]:
         """Return the sort key: the last write; statuses not written by this process come first."""

@@ -19,7 +19,8 @@ from recommender.publish.status_decision import StatusDecision
 _PUBLISHED = (Amount.TARGET, Amount.LOWER_BOUND, Amount.UPPER_BOUND, Amount.UNCAPPED_TARGET)
 _CAPPED = _PUBLISHED[:3]
 _CAPS = (StepReason.MIN_ALLOWED, StepReason.MAX_ALLOWED, StepReason.GLOBAL_MAX)
-_WITHOUT_UNCAPPED = (StepReason.ROUNDING, StepReason.HUMANIZED, *_CAPS)
+_LIMITS = (StepReason.NODES, StepReason.QUOTA)
+_WITHOUT_UNCAPPED = (StepReason.ROUNDING, StepReason.HUMANIZED, *_CAPS, *_LIMITS)
 
 
 def recommendation_trace(

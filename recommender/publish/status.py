@@ -26,9 +26,12 @@ from recommender.estimate.vpa_estimates import QUARTERS
 class ConditionType(enum.StrEnum):
     """The conditions that the recommender sets; it keeps others in a status."""
 
+    CAPPED_BY_QUOTA = "CappedByQuota"
+    CAPPED_BY_NODES = "CappedByNodes"
     CONFIG_DEPRECATED = "ConfigDeprecated"  # from old versions: always removed
     CONFIG_UNSUPPORTED = "ConfigUnsupported"
     CONTROLLED_BY_ANOTHER = "ControlledByAnotherVPA"
+    EXCEEDS_KNOWN_NODES = "ExceedsKnownNodes"
     FETCHING_HISTORY = "FetchingHistory"
     LOW_CONFIDENCE = "LowConfidence"
     NO_PODS_MATCHED = "NoPodsMatched"
@@ -84,6 +87,15 @@ class LittleHistory:
     interval: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class LimitFinding:
+    """A finding about a limit on the pod of the recommendation; its condition is True."""
+
+    condition: ConditionType
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFindings:
     """The findings of this cycle about a VPA."""
@@ -97,6 +109,7 @@ class StatusFindings:
     fetching_history: bool = False
     unknown: tuple[str, ...] = ()  # containers without samples
     stale: tuple[str, ...] = ()  # containers whose history expired
+    limits: tuple[LimitFinding, ...] = ()  # one at most of each condition
 
 
 def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
@@ -218,7 +231,7 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
         message = _CONTROLLED.format(name=findings.controlled_by)
         yield ConditionType.CONTROLLED_BY_ANOTHER, "True", _OLDER_VPA, message
     if findings.controls:
-        message = _SHARED.format(names=_listed(findings.controls))
+        message = _SHARED.format(names=listed(findings.controls))
         yield ConditionType.TARGET_SHARED, "True", _YOUNGER_VPAS, message
     if findings.little_history is not None and findings.recommendation:
         message = _low_confidence(findings.little_history)
@@ -226,18 +239,20 @@ def _set(findings: StatusFindings) -> Iterable[_Condition]:
     if findings.fetching_history:
         yield ConditionType.FETCHING_HISTORY, "True", "", _HISTORY
     if findings.unknown:
-        message = _NO_SAMPLES.format(names=_listed(findings.unknown))
+        message = _NO_SAMPLES.format(names=listed(findings.unknown))
         yield ConditionType.NO_SAMPLES, "True", _NO_USAGE, message
     if findings.stale:
         message = _STALE.format(names=", ".join(findings.stale))
         yield ConditionType.STALE_RECOMMENDATION, "True", _HISTORY_EXPIRED, message
+    for each in findings.limits:
+        yield each.condition, "True", each.reason, each.message
 
 
 def _low_confidence(history: LittleHistory) -> str:
     quarter, known = history.interval / QUARTERS, history.quarters
     most = _length(quarter * (known + 1))
     return _LOW_CONFIDENCE.format(
-        names=_listed(history.containers),
+        names=listed(history.containers),
         known=f"{_length(quarter * known)} to {most}" if known else f"less than {most}",
         interval=_length(history.interval),
         left=_length(history.interval - quarter * known),
@@ -251,7 +266,7 @@ def _length(time: timedelta) -> str:
     return f"{seconds / size:.3g}{unit}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return at most 20 names, and the number of the others."""
     shown = ", ".join(names[:_SHOWN_NAMES])
     more = len(names) - _SHOWN_NAMES

@@ -13,15 +13,21 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
+from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
+from common.scheduling.room import Room
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
+from recommender.estimate.quota_bounds import QuotaBound
+from recommender.estimate.quota_capping import quota_minimums, within_quotas
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
+from recommender.publish.pod_limits import Limited, VpaLimits, within_limits
+from recommender.publish.quota_messages import quota_findings
 from recommender.publish.status import (
     ConditionType,
     LittleHistory,
@@ -39,6 +45,7 @@ from recommender.sources.conversion import vpa_key, written_mode
 from recommender.sources.target_resolution import LoadedVpa
 
 _ABSENCE_REPORTED_EVERY = timedelta(minutes=30)
+_LOWERING = (ConditionType.CAPPED_BY_NODES, ConditionType.CAPPED_BY_QUOTA)
 
 StatusLabels = tuple[str, bool, bool, bool]
 """Update mode, and whether it has a recommendation, pods, and an unsupported configuration."""
@@ -70,6 +77,8 @@ class DecisionContext:
     settings: PublishingSettings
     fetching_history: bool  # a part of the VPA's history is still being fetched
     now: datetime
+    quotas: tuple[QuotaBound, ...] = ()  # bounds on the VPA's pods
+    limits: VpaLimits | None = None  # on the VPA's pods; None: there are none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +119,7 @@ class StatusDecision:
     wanted: VpaStatus | None = None  # None: a cached decision holds
     writing: WriteDecision = WriteDecision.EQUAL
     kept: StepReason | None = None  # why the status keeps its recommendation
+    admitted: Room | None = None  # what the pod needs, if all limits admit it
     caches: bool = False  # the decision may be cached when the status is as wanted
     is_absence_due: bool = False  # report that there has been no recommendation for long
 
@@ -141,6 +151,8 @@ def decide(
         known_quarters=estimate.known_quarters,
         targets=array("q", estimate.targets.tobytes()),
         bounds=array("q", estimate.bounds.tobytes()),
+        quotas=context.quotas,
+        limits=context.limits,
     )
     is_passing = loaded.resolution.open or context.fetching_history
     if record.cached is not None and not is_passing and record.cached.holds(inputs, now):
@@ -153,16 +165,24 @@ def after_write(
     decision: StatusDecision,
     written: VerticalPodAutoscaler,
     record: VpaRecord,
-    context: DecisionContext,
+    *,
+    now: datetime,
+    settings: PublishingSettings,
 ) -> VpaRecord:
     """Return the record after a write of the status; ``written`` is the VPA in the response."""
-    since, wanted = context.now, decision.wanted
+    since, wanted = now, decision.wanted
     if record.is_assumed:
         since -= MAX_DELAY * vpa_key(decision.vpa).phase
     cached = None
     if decision.caches and wanted is not None and not status_difference(written.status, wanted):
         inputs = replace(decision.inputs, version=written.metadata.resource_version)
-        cached = _cached(inputs, context.settings, difference=0.0, since=since)
+        cached = _cached(
+            inputs,
+            settings,
+            difference=0.0,
+            since=since,
+            admitted=decision.admitted,
+        )
     return replace(record, last_write=since, is_assumed=False, cached=cached)
 
 
@@ -202,7 +222,9 @@ def _decide_again(
         policy=vpa.spec.resource_policy,
         current=_current_recommendation(loaded, estimated, context),
     )
-    findings = _findings(loaded, estimated, processed, pods, context)
+    limited = _within_all(processed, context)
+    processed = limited.processed
+    findings = _findings(loaded, estimated, limited, pods, context)
     wanted, kept = _wanted(loaded, findings, now)
     difference = status_difference(vpa.status, wanted)
     writing = WriteDecision.EQUAL if not difference else WriteDecision.WAITS
@@ -215,7 +237,13 @@ def _decide_again(
     caches = bool(processed.amounts) and not context.fetching_history and is_plain
     cached = None
     if caches and writing is not WriteDecision.WRITTEN:
-        cached = _cached(inputs, settings, difference=difference, since=record.last_write)
+        cached = _cached(
+            inputs,
+            settings,
+            difference=difference,
+            since=record.last_write,
+            admitted=limited.admitted,
+        )
     absent_since, is_absence_due = _absence(vpa, processed, record, now)
     matches = not is_true(wanted, ConditionType.NO_PODS_MATCHED)
     return StatusDecision(
@@ -227,6 +255,7 @@ def _decide_again(
         wanted=wanted,
         writing=writing,
         kept=kept,
+        admitted=limited.admitted,
         caches=caches,
         is_absence_due=is_absence_due,
     )
@@ -235,10 +264,11 @@ def _decide_again(
 def _findings(
     loaded: LoadedVpa,
     estimated: Sequence[ContainerEstimate],
-    processed: PostProcessed,
+    limited: Limited,
     pods: int,
     context: DecisionContext,
 ) -> StatusFindings:
+    processed = limited.processed
     names = {one.name for one in processed.amounts}
     return StatusFindings(
         recommendation=processed.amounts,
@@ -252,7 +282,21 @@ def _findings(
         fetching_history=context.fetching_history,
         unknown=processed.selected.unknown,
         stale=processed.selected.stale,
+        limits=limited.findings,
     )
+
+
+def _within_all(processed: PostProcessed, context: DecisionContext) -> Limited:
+    """Lower targets so that the pod fits a node, and then so that its rollout fits the quotas."""
+    estimation = context.settings.estimation
+    limited = within_limits(processed, context.limits, estimation)
+    if not context.quotas:
+        return limited
+    names = tuple(one.name for one in processed.amounts)
+    minimums = quota_minimums(processed.stages, names, estimation)
+    within = within_quotas(limited.processed, context.quotas, minimums)
+    findings = (*limited.findings, *quota_findings(within))
+    return replace(limited, processed=within.processed, findings=findings)
 
 
 def _little_history(
@@ -315,8 +359,9 @@ def _current_recommendation(
     is_current = vpa.status.observed_generation == vpa.metadata.generation
     if EVERY_OTHER in history_flags.outdated and not is_current:
         return CurrentRecommendation()
+    is_lowered = any(is_true(vpa.status, each) for each in _LOWERING)
     amounts = {
-        name: one
+        name: _before_lowering(one) if is_lowered else one
         for name, one in recommended_amounts(vpa.status).items()
         if name not in history_flags.outdated
     }
@@ -326,12 +371,22 @@ def _current_recommendation(
     )
 
 
+def _before_lowering(published: ContainerAmounts) -> ContainerAmounts:
+    """Return published amounts as they were before they were lowered together with others.
+
+    Otherwise amounts that stay without samples would be lowered again in each cycle. The policy
+    caps them again, and the order of bounds raises the upper one.
+    """
+    return replace(published, target={**published.target, **published.uncapped_target})
+
+
 def _cached(
     inputs: DecisionInputs,
     settings: PublishingSettings,
     *,
     difference: float,
     since: datetime,
+    admitted: Room | None,
 ) -> CachedDecision:
     """Return a cached decision not to write, for a status with this difference."""
     return CachedDecision(
@@ -339,6 +394,7 @@ def _cached(
         tolerance=tolerance(difference) if settings.publication.is_plain else 0.0,
         due=since + MAX_DELAY - settings.interval,
         is_equal=not difference,
+        admitted=admitted,
     )
 
 

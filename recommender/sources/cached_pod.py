@@ -13,41 +13,62 @@ from common.api.core import (
     ContainerStatus,
     Pod,
     PodSpec,
-    PodSpecWithSidecars,
     PodStatus,
     is_sidecar,
 )
 from common.api.intern_pool import InternPool
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec, SchedulablePodSpecWithSidecars
 from common.recommendation.scaled_containers import scaled_sidecars
+from common.scheduling.eligibility import ANYWHERE, SchedulingRules, rules_of
+from common.scheduling.pod_claims import PodShape, is_only_regular, slim_spec
 
 _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
 _RUNNING = ContainerState(running=ContainerStateRunning())
 
 _labels = InternPool[Mapping[str, str]](_POOL)
 # A pool compares only the contents, not the types.
-_specs = {kind: InternPool[PodSpec](_POOL) for kind in (PodSpec, PodSpecWithSidecars)}
+_KINDS = (SchedulablePodSpec, SchedulablePodSpecWithSidecars)
+_specs = {kind: InternPool[SchedulablePodSpec](_POOL) for kind in _KINDS}
+_whole_specs = InternPool[PodSpec](_POOL)
+_rules = InternPool[SchedulingRules](_POOL)
 _statuses = InternPool[tuple[ContainerStatus, ...]](_POOL)
 
 
 class CachedPod(Pod, frozen=True, kw_only=True):
     """A pod in the recommender's cache, which needs a fraction of the memory of a whole pod.
 
-    It keeps the labels and containers for aggregation, and requests, restarts and terminations for
-    the detection of OOM kills. Replicas share equal parts.
+    It keeps the labels and containers for aggregation, requests, restarts and terminations for the
+    detection of OOM kills, and what decides on which nodes the pod fits and which quotas count it.
+    Replicas share equal parts.
     """
+
+    spec: SchedulablePodSpec = SchedulablePodSpec()
+    # Moved from the spec: most pods have few distinct ones, and the same containers in both specs.
+    rules: SchedulingRules = ANYWHERE
+    whole_spec: PodSpec = PodSpec()  # with plain init containers, pod-level resources, overhead
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _kept_meta(self.metadata))
-        spec = _kept_spec(self.spec)
-        force_setattr(self, "spec", _specs[type(spec)].shared(spec))
+        given = self.spec
+        kept = _kept_spec(given)
+        spec = _specs[type(kept)].shared(kept)
+        whole = spec if is_only_regular(given) else _whole_specs.shared(slim_spec(given))
+        force_setattr(self, "spec", spec)
+        force_setattr(self, "rules", _rules.shared(rules_of(given)))
+        force_setattr(self, "whole_spec", whole)
         force_setattr(self, "status", _kept_status(self))
+
+    @property
+    def shape(self) -> PodShape:
+        """Return what decides on which nodes the pod fits."""
+        return PodShape(self.rules, self.whole_spec)
 
 
 class CachedPodWithSidecars(CachedPod, frozen=True, kw_only=True):
     """The same if native sidecars are tracked, too (gate NativeSidecar)."""
 
-    spec: PodSpecWithSidecars = PodSpecWithSidecars()
+    spec: SchedulablePodSpecWithSidecars = SchedulablePodSpecWithSidecars()
 
 
 def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
@@ -57,12 +78,13 @@ def _kept_meta(meta: ObjectMeta) -> ObjectMeta:
         namespace=sys.intern(meta.namespace),
         uid=meta.uid,
         resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
         labels=None if labels is None else _labels.shared(labels),
     )
 
 
-def _kept_spec(spec: PodSpec) -> PodSpec:
-    """Keep the scaled containers, and the names of native sidecars that aren't scaled."""
+def _kept_spec(spec: SchedulablePodSpec) -> SchedulablePodSpec:
+    """Keep the scaled containers, the names of other native sidecars, and facts for quotas."""
     containers = tuple(
         Container(name=each.name, resources=each.resources) for each in spec.containers
     )
@@ -75,7 +97,12 @@ def _kept_spec(spec: PodSpec) -> PodSpec:
         for each in spec.init_containers or ()
         if is_sidecar(each)
     )
-    return type(spec)(containers=containers, init_containers=sidecars or None)
+    return type(spec)(
+        containers=containers,
+        init_containers=sidecars or None,
+        priority_class_name=spec.priority_class_name,
+        active_deadline_seconds=spec.active_deadline_seconds,
+    )
 
 
 def _kept_status(pod: Pod) -> PodStatus:

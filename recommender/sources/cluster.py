@@ -21,6 +21,7 @@ from recommender.concurrency import run_concurrently
 from recommender.metrics import RecommenderMetrics
 from recommender.model.keys import PodKey, VpaKey
 from recommender.model.usage import Usage
+from recommender.sources.cached_pod import CachedPod
 from recommender.sources.conversion import (
     container_rules,
     is_ours,
@@ -91,7 +92,8 @@ class PodLoader:
 
     def _put(self, pod: Pod, now: int) -> None:
         if self._wanted(pod):
-            self._usage.put_pod(pod_facts(pod), now)
+            shape = pod.shape if isinstance(pod, CachedPod) else None
+            self._usage.put_pod(pod_facts(pod), now, shape)
             self._metrics.requests_read(request_sources(pod))
 
     def _wanted(self, pod: Pod) -> bool:

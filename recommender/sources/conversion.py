@@ -18,7 +18,8 @@ from recommender.model.autoscalers import ContainerRule
 from recommender.model.keys import NO_REQUESTS, PodKey, Requests, VpaKey
 from recommender.model.pods import PodFacts, RequestSource
 
-_FINISHED = ("Succeeded", "Failed")
+FINISHED = ("Succeeded", "Failed")
+"""The phases of pods that have ended."""
 _OFF = "Off"
 _MODES = frozenset({"", *(mode.value for mode in UpdateMode)})
 _UNKNOWN = "Unknown"
@@ -81,7 +82,7 @@ def pod_facts(pod: Pod) -> PodFacts:
         key=pod_key(pod),
         uid=pod.metadata.uid,
         labels=pod.metadata.labels or {},
-        active=pod.status.phase not in _FINISHED,
+        active=pod.status.phase not in FINISHED,
         containers=tuple(container.name for container in scaled_specs(pod)),
         sidecars=tuple(each.name for each in pod.spec.init_containers or () if is_sidecar(each)),
         requests=_requests.get(_resource_parts(pod), lambda: _present_requests(pod)),

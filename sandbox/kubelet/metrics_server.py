@@ -110,7 +110,17 @@ class MetricsServer:
                 return 200, self._pod_list("", selector)
             case ["namespaces", namespace, "pods"]:
                 return 200, self._pod_list(namespace, selector)
+            case ["namespaces", namespace, "pods", name]:
+                return self._one_pod(namespace, name)
         return _status(404, "NotFound", "the server could not find the requested resource")
+
+    def _one_pod(self, namespace: str, name: str) -> tuple[int, dict[str, Any]]:
+        for one in self._pods.values():
+            if (one.namespace, one.name) == (namespace, name):
+                head = {"kind": "PodMetrics", "apiVersion": GROUP_VERSION}
+                return 200, {**head, **self._pod(one)}
+        text = f'podmetrics.metrics.k8s.io "{namespace}/{name}" not found'
+        return _status(404, "NotFound", text)
 
     def _pod_list(self, namespace: str, labels: Selector) -> dict[str, Any]:
         found = [

@@ -176,7 +176,7 @@ class Kubelets:
             whole = loop.time() >= write_again
             if whole:
                 write_again = loop.time() + timing.node_status
-            for node in self.nodes.values():
+            for node in tuple(self.nodes.values()):  # one may be added meanwhile
                 if node.frozen:
                     continue
                 try:
@@ -196,6 +196,11 @@ class Kubelets:
         """Start a kubelet again."""
         self.nodes[name].thaw(self._plans.now())
         self._enqueue(self.nodes[name])
+
+    async def add(self, shape: NodeShape) -> None:
+        """Register another node, which is Ready at once."""
+        node = self.nodes[shape.name] = Node(shape, self.simulation)
+        await self._register_one(node)
 
     async def reshape(self, shape: NodeShape) -> None:
         """Change the size of a node. Its pods run on, even if they don't fit."""

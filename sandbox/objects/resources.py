@@ -172,6 +172,7 @@ BUILTIN: tuple[Resource, ...] = (
     NAMESPACES,
     NODES,
     PODS,
+    Resource(plural="podtemplates", kind="PodTemplate", counts_generations=True),
     Resource(
         plural="replicationcontrollers",
         kind="ReplicationController",

@@ -13,6 +13,7 @@ from common.kube.endpoints import LEASES, SECRETS, VPAS, Access, Permission
 from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
 from recommender.settings import RecommenderSettings
 from role_rules import DRY_RUN, NAMESPACE_VPAS, bound_roles, granted, objects
+from updater.capacity.detection import CONFIG_MAPS, STATUS_NAME, STATUS_NAMESPACE
 from updater.settings import UpdaterSettings
 
 
@@ -83,12 +84,15 @@ def test_only_the_namespace_vpas_component_lets_an_account_create_or_delete_vpas
     assert verbs == {"get", "list", "watch"}
 
 
-def test_namespaced_roles_grant_only_leases_the_secret_and_the_addresses_of_api_servers() -> None:
+def test_namespaced_roles_grant_only_leases_the_secret_and_two_reads_elsewhere() -> None:
     """All other resources are watched in all namespaces."""
     roles = {role["metadata"]["name"]: role for role in objects("Role")}
     addresses = roles.pop("system:vpa-api-server-addresses")
     assert addresses["metadata"]["namespace"] == API_SERVER_NAMESPACE
     assert granted([addresses]) == declared([ENDPOINT_SLICES.access("list")])
+    status = roles.pop("system:vpa-autoscaler-status")
+    assert status["metadata"]["namespace"] == STATUS_NAMESPACE
+    assert granted([status]) == declared([CONFIG_MAPS.access("get", names=(STATUS_NAME,))])
     own = {(LEASES.group, LEASES.resource), (SECRETS.group, SECRETS.resource)}
     assert {permission[:2] for permission in granted(roles.values())} == own
 

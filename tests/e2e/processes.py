@@ -1,5 +1,8 @@
-"""The processes of pods: their memory and their listening ports. Linux only: reads /proc."""
+"""The processes of pods: memory, listening ports, kills. Linux only: reads /proc."""
 
+import contextlib
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,13 @@ _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 def resident_mib(uid: str) -> float:
     """Return the resident memory of a pod's processes, in MiB."""
     return sum(usage_of(int(folder.name)).memory_mib for folder in _processes(uid))
+
+
+def kill(uid: str) -> None:
+    """Kill the processes of a pod, as a crash does: they can't clean up."""
+    for folder in _processes(uid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(folder.name), signal.SIGKILL)
 
 
 def listening_ports(uid: str) -> set[int]:

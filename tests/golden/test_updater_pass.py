@@ -26,6 +26,7 @@ from updater.eviction.breaker import BreakerTransition
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.plan.pod_outcome import PodEvent
+from updater.resize.memory_decrease import MemoryDecreaseRules, MemoryUse
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, update_mode
 from updater.snapshot.live_pod import LivePod
 from updater.state import ResizeBlocked
@@ -69,6 +70,8 @@ class RecordingActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         if self.refuse_resizes:
             self.calls.append({"call": "resize", "fails": True, "pod": pod.metadata.name})
@@ -151,13 +154,20 @@ def _rules(row: Row) -> Rules:
         ),
         features=FeatureGates(in_place=given["feature_gates"].get("InPlace", False)),
         checks_outcomes=False,  # the reference has no such check
+        memory_decrease=MemoryDecreaseRules(largest_step=1),  # nor steps (X139)
     )
 
 
 def _run(row: Row) -> RecordingActuator:
     actuator = RecordingActuator(refuse_resizes=row.input["resize_calls_fail"])
-
-    asyncio.run(run(_snapshot(row), actuator, rules=_rules(row)))
+    given = _snapshot(row)
+    unused = MemoryUse(most=0, newest=NOW)  # X139: usage prevents no decrease
+    use = {
+        pod.metadata.uid: {each.name: unused for each in pod.spec.containers}
+        for scaled in given.autoscaled
+        for pod in scaled.pods
+    }
+    asyncio.run(run(given, actuator, rules=_rules(row), memory_use=use))
     return actuator
 
 

@@ -41,6 +41,7 @@ from updater.pass_context import Rules
 from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from updater.usage_watch import UsageWatch
 from webhook_simulation import QUOTAS, note_policy_writer
 from workloads import NAMESPACE, prepare
 
@@ -215,6 +216,7 @@ class Process:
                 clock=self.clock,
                 stop=asyncio.Event(),
                 history=ActionHistory(),
+                usage=UsageWatch(client, self.clock),
             )
             loop = asyncio.get_running_loop()
             due = loop.time() + INTERVAL

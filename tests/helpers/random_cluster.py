@@ -1,7 +1,7 @@
 """A random snapshot of a cluster of a few VPAs, and a random state of the updater."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -35,6 +35,7 @@ from common.api.core import (
 from common.api.meta import ObjectMeta
 from common.api.scheduling import SchedulablePodSpec
 from common.features import FeatureGates
+from common.quantity import Quantity
 from common.resources import parse_quantities
 from common.target.owners import Controller
 from updater.decision import Reason, wait
@@ -42,12 +43,14 @@ from updater.eviction.breaker import Breaker, Closed, Eviction, Open
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
 from updater.resize.infeasible_resize import Infeasible, Part, Targets
+from updater.resize.memory_decrease import MemoryUse, SentDecrease
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeCapacity, NodeStatus
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.snapshot.rollout import Rollout
 from updater.snapshot.workload_size import GroupSize
-from updater.state import PodMemory, ResizeRefusal, SentResize, UpdaterState
+from updater.state import NO_MEMORY, PodMemory, ResizeRefusal, SentResize, UpdaterState
+from updater.usage_watch import Usage
 
 _CPU = ("50m", "90m", "100m", "110m", "300m", "1", "a lot")
 _MEMORY = ("50Mi", "100Mi", "400Mi")
@@ -64,6 +67,7 @@ class RandomCluster:
     state: UpdaterState
     rules: Rules
     admission_ready: bool
+    memory_use: Usage = field(default_factory=dict)
 
 
 def _whole(name: str, app: Container) -> ResourceRequirements | None:
@@ -77,7 +81,60 @@ def _whole(name: str, app: Container) -> ResourceRequirements | None:
 def random_cluster(seed: int, *, now: datetime) -> RandomCluster:
     """Return a cluster; the same seed yields the same one."""
     drawn = _Draw(Random(seed), now).cluster()
-    return replace(drawn, snapshot=replace(drawn.snapshot, quotas=_quotas(seed)))
+    drawn = replace(drawn, snapshot=replace(drawn.snapshot, quotas=_quotas(seed)))
+    return _with_memory_limits(drawn, seed, now)
+
+
+def _with_memory_limits(given: RandomCluster, seed: int, now: datetime) -> RandomCluster:
+    """Give some pods a high memory limit, and usage, from a separate random generator."""
+    random = Random(f"memory limits {seed}")
+    use, memories = {}, dict(given.state.pods)
+    autoscaled = []
+    for scaled in given.snapshot.autoscaled:
+        pods = list(scaled.pods)
+        for index, pod in enumerate(pods):
+            if random.random() < 0.75 or pod.spec.containers[0].resources is None:
+                continue
+            pods[index] = _limited(pod)
+            age = timedelta(minutes=random.choice((1, 1, 3)))
+            most = random.choice((1, 1, 700)) << 20
+            uid = pod.metadata.uid
+            use[uid] = {"app": MemoryUse(most=most, newest=now - age)}
+            if random.random() < 0.3:
+                sent = SentDecrease(at=now - age, limit=Quantity.parse("900Mi"), is_last=False)
+                memory = memories.get(uid, NO_MEMORY)
+                memories[uid] = replace(memory, decreases={"app": sent})
+        autoscaled.append(replace(scaled, pods=tuple(pods)))
+    return replace(
+        given,
+        snapshot=replace(given.snapshot, autoscaled=tuple(autoscaled)),
+        state=replace(given.state, pods=memories),
+        memory_use=use,
+    )
+
+
+def _limited(pod: LivePod) -> LivePod:
+    """Return the pod with a memory limit of 800Mi."""
+    limited = [_with_limit(each.resources) for each in pod.spec.containers]
+    containers = tuple(
+        structs.replace(each, resources=resources)
+        for each, resources in zip(pod.spec.containers, limited, strict=True)
+    )
+    statuses = pod.status.container_statuses
+    if statuses is not None:
+        statuses = tuple(
+            structs.replace(each, resources=_with_limit(each.resources)) for each in statuses
+        )
+    return structs.replace(
+        pod,
+        spec=structs.replace(pod.spec, containers=containers),
+        status=structs.replace(pod.status, container_statuses=statuses),
+    )
+
+
+def _with_limit(resources: ResourceRequirements | None) -> ResourceRequirements:
+    found = resources or ResourceRequirements()
+    return structs.replace(found, limits={**(found.limits or {}), "memory": "800Mi"})
 
 
 def _quotas(seed: int) -> dict[str, tuple[ResourceQuota, ...]]:

@@ -21,6 +21,8 @@ FOLLOWED = (
     *(endpoints.DEPLOYMENTS, endpoints.REPLICA_SETS, endpoints.STATEFUL_SETS),
     *(endpoints.DAEMON_SETS, endpoints.JOBS, endpoints.CRON_JOBS),
     *(endpoints.REPLICATION_CONTROLLERS, endpoints.EVENTS, endpoints.PODS, endpoints.VPAS),
+    endpoints.RESOURCE_QUOTAS,
+    endpoints.NODES,
 )
 METRICS = f"GET {endpoints.POD_METRICS.collection()}"
 CHECKPOINTS = f"GET {endpoints.CHECKPOINTS.collection()}"
@@ -54,6 +56,18 @@ def pod(name: str = "web-1", *, app: str = "web", status: Any = None) -> Any:
         status=status or {"phase": "Running"},
     )
     found["metadata"] |= {"uid": f"uid-{name}", "labels": {"app": app}}
+    return found
+
+
+def quota(name: str = "team", *, used: Any = None, **hard: str) -> Any:
+    """Return a ResourceQuota; ``requests_cpu`` stands for requests.cpu."""
+    limits = {resource.replace("_", "."): amount for resource, amount in hard.items()}
+    return named(name, spec={}, status={"hard": limits, "used": used or dict.fromkeys(limits, "0")})
+
+
+def node(name: str = "n1", **allocatable: str) -> Any:
+    found = named(name, spec={}, status={"allocatable": {"pods": "110", **allocatable}})
+    found["metadata"] = {"name": name, "resourceVersion": "1", "labels": {}}
     return found
 
 
@@ -195,6 +209,7 @@ async def running(
             namespace="",
             errors=metrics.object_errors,
             features=wanted.feature_gates,
+            with_quotas=wanted.cap_to_quotas,
         )
         tasks = [group.create_task(_run(task)) for task in informers.background]
         try:

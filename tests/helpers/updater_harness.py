@@ -23,6 +23,8 @@ from fixed_clock import FixedClock
 from live_specs import schedulable
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.capacity_requests import NO_REQUESTS, CapacityMode, CapacityRequests
+from updater.capacity.pass_rooms import PassRooms
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import BreakerTransition
 from updater.eviction.disruption_budget import DisruptionPolicy
@@ -31,10 +33,12 @@ from updater.metrics import UpdaterMetrics
 from updater.pass_context import PassContext, Rules
 from updater.plan.pod_outcome import EvictionSkipped, PodEvent, ResizeUnblocked
 from updater.preview import preview_pass
+from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot, key_of
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import ResizeBlocked, UpdaterState
 from updater.update_pass import UpdatePass
+from updater.usage_watch import Usage
 from updater.vpa_preflight import QuotaUse
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -48,6 +52,7 @@ class FakeActuator(PodActuator):
     resize_errors: Mapping[str, KubeError] = field(default_factory=dict)
     eviction_errors: Mapping[str, KubeError] = field(default_factory=dict)
     resized: list[str] = field(default_factory=list)
+    steps: dict[str, str] = field(default_factory=dict)  # details of the last resizes
     evicted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -77,8 +82,11 @@ class FakeActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         self.resized.append(pod.metadata.name)
+        self.steps[pod.metadata.name] = detail
         if pod.metadata.name in self.resize_errors:
             raise self.resize_errors[pod.metadata.name]
         meta = msgspec.structs.replace(pod.metadata, generation=2)
@@ -132,6 +140,8 @@ class RecordingActuator(PodActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         """Record a resize; return the unchanged pod."""
         self.calls.append(("resize", pod.metadata.uid, key_of(vpa), operations, reason))
@@ -232,6 +242,9 @@ async def run(
     stop: asyncio.Event | None = None,
     replacements: TemplatePods | None = None,
     history: ActionHistory | None = None,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
+    memory_use: Usage | None = None,
 ) -> UpdaterState:
     """Run one pass; return the new state."""
     metrics = UpdaterMetrics(registry or CollectorRegistry())
@@ -247,15 +260,21 @@ async def run(
         deadline=asyncio.get_running_loop().time() + seconds if deadline is None else deadline,
         stop=stop or asyncio.Event(),
     )
+    before, now = state or UpdaterState(), clock.now()
     context = PassContext(
         snapshot=given,
-        before=state or UpdaterState(),
+        before=before,
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given, before.reservations, now=now),
+        resize_rooms=ResizeRooms(given),
         rules=rules,
-        now=clock.now(),
+        now=now,
         admission_ready=admission_ready,
         errors=metrics.object_errors,
         templates=replacements,
+        capacity_mode=capacity,
+        capacity_requests=requests,
+        memory_use=memory_use or {},
     )
     current = UpdatePass(context=context, executor=executor, actuator=actuator, metrics=metrics)
     return await current.run()
@@ -268,16 +287,25 @@ def context_of(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
+    memory_use: Usage | None = None,
 ) -> PassContext:
     """Return the context of a pass over the snapshot."""
+    before = state or UpdaterState()
     return PassContext(
         snapshot=given,
-        before=state or UpdaterState(),
+        before=before,
         quotas=QuotaUse(given.quotas),
+        rooms=PassRooms.of(given, before.reservations, now=now),
+        resize_rooms=ResizeRooms(given),
         rules=rules,
         now=now,
         admission_ready=admission_ready,
         errors=ObjectErrors("updater", CollectorRegistry()),
+        capacity_mode=capacity,
+        capacity_requests=requests,
+        memory_use=memory_use or {},
     )
 
 
@@ -288,7 +316,19 @@ async def preview(
     rules: Rules = OPEN,
     admission_ready: bool = True,
     now: datetime = NOW,
+    capacity: CapacityMode = CapacityMode.OFF,
+    requests: CapacityRequests = NO_REQUESTS,
+    memory_use: Usage | None = None,
 ) -> dict[str, Decision]:
     """Return the decisions of a pass by pod UID."""
-    context = context_of(given, state, rules=rules, admission_ready=admission_ready, now=now)
+    context = context_of(
+        given,
+        state,
+        rules=rules,
+        admission_ready=admission_ready,
+        now=now,
+        capacity=capacity,
+        requests=requests,
+        memory_use=memory_use,
+    )
     return await preview_pass(context)

@@ -23,6 +23,8 @@ from sandbox.virtual_time import VirtualClock
 from synced_caches import following
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.capacity.capacity_requests import CapacityMode, CapacityProvisioner
+from updater.capacity.detection import CapacityDetection
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -30,6 +32,7 @@ from updater.pass_context import Rules
 from updater.run import Updater
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from updater.usage_watch import UsageWatch
 from workloads import DEFINITIONS
 
 SCENARIO = """
@@ -65,6 +68,8 @@ class UpdaterSandbox:
         registry: CollectorRegistry | None = None,
         dry_run: bool = False,
         targets: type[Targets] = Targets,
+        capacity: CapacityMode = CapacityMode.OFF,
+        provisioner: CapacityProvisioner | None = None,
     ) -> Updater:
         """Return a new updater without state."""
 
@@ -84,7 +89,10 @@ class UpdaterSandbox:
             clock=self.clock,
             stop=self.stop,
             history=ActionHistory(),
+            usage=UsageWatch(self.client, self.clock),
             replacements=TemplatePods(self.client, self.caches.controllers) if dry_run else None,
+            capacity=CapacityDetection(self.client, capacity, sees_all_pods=True),
+            provisioner=provisioner,
         )
 
     async def deploy(

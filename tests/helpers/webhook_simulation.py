@@ -37,6 +37,7 @@ from updater.run import Updater, always_ready
 from updater.settings import UpdaterSettings
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
+from updater.usage_watch import UsageWatch
 from workloads import NAMESPACE, prepare
 
 SCENARIO = parse_scenario("""
@@ -160,6 +161,7 @@ class WebhookSimulation:
             clock=self.clock,
             stop=asyncio.Event(),
             history=ActionHistory(),
+            usage=UsageWatch(self.client, self.clock),
         )
 
     async def deploy(self, name: str, kind: str, replicas: int) -> None:

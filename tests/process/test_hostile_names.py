@@ -47,7 +47,7 @@ AMOUNTS = {"cpu": "1", "memory": "1Gi"}
 TEXTS = tuple(NEIGHBOURS.values())
 QUERY = {
     *("limit", "watch", "resourceVersion", "resourceVersionMatch", "timeoutSeconds"),
-    *("allowWatchBookmarks", "fieldSelector", "continue", "sendInitialEvents"),
+    *("allowWatchBookmarks", "fieldSelector", "labelSelector", "continue", "sendInitialEvents"),
 }
 LOG_PREFIX = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
 CONTROL_CHARACTERS = re.compile(
@@ -185,6 +185,13 @@ def allowed_paths() -> set[str]:
         found.add(f"{CHECKPOINTS.collection('shop')}/web-{quote(text, safe='')}")
         if text not in (".", ".."):
             found.add(f"{ROCKETS}/{quote(text, safe='')}/scale")
+    # The size of nodes, and whether an autoscaler adds some.
+    found |= {
+        "/apis/karpenter.sh/v1/nodepools?limit=500",
+        "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",
+        "/apis/karpenter.sh",
+        "/apis/autoscaling.x-k8s.io",
+    }
     # Two of the texts are valid names of an API.
     long = NEIGHBOURS["250 characters"]
     return found | {"/apis/x", "/apis/x/y", f"/apis/{long}", f"/apis/{long}/v1"}

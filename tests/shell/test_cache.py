@@ -327,3 +327,23 @@ def test_pauses_are_spread_by_half() -> None:
             return a
 
     assert Pauses(Shortest()).next() == 0.5
+
+
+@pytest.mark.parametrize(
+    ("reply", "synced"),
+    [
+        pytest.param(listing(named("a")), True, id="an answer"),
+        pytest.param(status(403, "Forbidden"), False, id="a refusal"),
+        pytest.param(Reply(body="[", status=200), False, id="no list"),
+    ],
+)
+async def test_the_first_attempt_can_be_awaited(
+    reply: Reply,
+    synced: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    async with FakeApi() as api:
+        api.on(LIST, reply)
+        api.on(WATCH, SILENCE)
+        async with running_cache(api) as cache, asyncio.timeout(10):
+            await cache.wait_tried()
+            assert cache.synced is synced

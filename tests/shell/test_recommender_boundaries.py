@@ -36,9 +36,17 @@ class FailingCluster(Informers):
     """A cluster with a VPA that causes the error."""
 
     def __init__(
-        self, client: KubeClient, *, namespace: str, features: FeatureGates, errors: ObjectErrors
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        features: FeatureGates,
+        errors: ObjectErrors,
+        with_quotas: bool,
     ) -> None:
-        super().__init__(client, namespace=namespace, features=features, errors=errors)
+        super().__init__(
+            client, namespace=namespace, features=features, errors=errors, with_quotas=with_quotas
+        )
         self.targets = FailingTargets(client, self._controllers)
 
 

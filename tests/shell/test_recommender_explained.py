@@ -26,8 +26,10 @@ from recommender_harness import (
     checkpoint,
     checkpoint_of,
     deployment,
+    node,
     pod,
     prepare,
+    quota,
     running,
     status_of,
     usage,
@@ -75,6 +77,8 @@ class RandomVpas:
             deployments=[deployment(name) for name in self.vpas if kinds[name] == "Deployment"],
             pods=self.pods,
             verticalpodautoscalers=list(self.vpas.values()),
+            resourcequotas=[quota(requests_cpu="40", requests_memory="20Gi")] if seed % 3 else [],
+            nodes=[node(cpu="2", memory="2Gi")] if seed % 4 == 3 else [],
         )
         for name in self.vpas:
             for container in NAMES:

@@ -277,8 +277,10 @@ ELSEWHERE = {
     *("--memory-saver", "--update-worker-count", "--leader-elect-resource-name"),
     *("--checkpoints-gc-interval", "--checkpoints-timeout", "--min-checkpoints"),
     "--publish-without-samples",  # test_little_is_known.py
+    "--cap-to-quotas",  # test_recommender_quotas.py
     "--container-metrics",  # test_request_metrics.py
     "--namespace-vpas",  # test_namespace_vpas.py
+    *("--cap-to-nodes", "--node-shape"),  # test_recommender_nodes.py
 }
 
 

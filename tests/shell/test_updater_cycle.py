@@ -68,10 +68,12 @@ def test_modes_that_leave_running_pods_alone(mode: str, *, gate: bool) -> None:
 def test_in_place_caches_an_infeasible_resize_until_a_lower_target(
     version: str, answers: list[int]
 ) -> None:
+    """The room of the nodes is too small for a step."""
+
     async def test(sandbox: UpdaterSandbox) -> None:
         await sandbox.deploy()
         await sandbox.autoscale("InPlace")
-        await sandbox.recommend("9")
+        await sandbox.recommend("99")
         updater = sandbox.updater()
         await updater.run_once()
         await sandbox.settle()
@@ -83,7 +85,7 @@ def test_in_place_caches_an_infeasible_resize_until_a_lower_target(
         assert len(sandbox.calls("resize")) <= 3
         assert tried <= 3
         settled = len(sandbox.calls("resize"))
-        await sandbox.recommend("10")
+        await sandbox.recommend("100")
         await updater.run_once()
         await sandbox.settle()
         assert len(sandbox.calls("resize")) == settled

@@ -96,7 +96,7 @@ def test_x114_a_deferred_resize_and_its_end_are_reported_once() -> None:
         nodes = Counter(pod.spec.node_name for pod in pods.values())
         first, second = sorted(n for n, pod in pods.items() if nodes[pod.spec.node_name] == 2)
         why = (
-            "is blocked: the node has no room now; the kubelet tries again. [resize_deferred] "
+            "is blocked: the node has no room now; it is tried again. [resize_deferred] "
             "(VPA web; app cpu 500m -> 1900m)"
         )
         reported = await events(sandbox, BLOCKED)

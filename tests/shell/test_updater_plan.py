@@ -123,7 +123,7 @@ def test_a_decision_is_valid_until_the_time_in_the_plan() -> None:
                 if each.reason is Reason.RESIZE_DEFERRED and each.until is not None
             }
         uid, until = min(waiting.items(), key=lambda item: item[1])
-        assert until > sandbox.clock.now() + timedelta(minutes=4)
+        assert until > sandbox.clock.now() + timedelta(minutes=3)  # after a step for another pod
         for seconds, deferred in ((-1, True), (1, False)):
             left = until - sandbox.clock.now() + timedelta(seconds=seconds)
             await asyncio.sleep(left.total_seconds())

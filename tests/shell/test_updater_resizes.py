@@ -85,24 +85,27 @@ def test_a_deferred_resize_follows_the_recommendation(wanted: str, mode: str) ->
 
 
 def test_an_infeasible_resize_is_reverted_when_the_target_is_the_former_value() -> None:
+    """The two nodes are full, so no step fits either."""
+
     async def test(sandbox: UpdaterSandbox) -> None:
-        await sandbox.deploy()
+        await sandbox.deploy(replicas=4)
+        await resize_nodes(sandbox, cpu=1000)
         await sandbox.autoscale("InPlaceOrRecreate")
         sandbox.admission = AdmissionStatus.STALE  # no evictions
         await sandbox.recommend("9")
         updater = sandbox.updater()
         await run_passes(sandbox, updater)
-        assert await sandbox.cpu() == ["9"] * 3
+        assert await sandbox.cpu() == ["9"] * 4
         await sandbox.recommend("500m")
         await run_passes(sandbox, updater)
-        assert await sandbox.cpu() == ["500m"] * 3
+        assert await sandbox.cpu() == ["500m"] * 4
         assert await statuses(sandbox) == {ResizeStatus.NONE}
-        assert sandbox.calls("resize") == [200] * 6
+        assert sandbox.calls("resize") == [200] * 8
         assert sandbox.calls("eviction") == []
         messages = await sandbox.messages("InPlaceResizedByVPA")
-        assert sum("was resized in place" in message for message in messages) == 3
+        assert sum("was resized in place" in message for message in messages) == 4
         withdrawn = "Pending resize was withdrawn by VPA Updater. [resize_withdrawn]"
-        assert sum(message.startswith(withdrawn) for message in messages) == 3
+        assert sum(message.startswith(withdrawn) for message in messages) == 4
         pods = await sandbox.admin.list(PODS.as_dicts(), namespace="shop")
         managers = [
             {each["manager"] for each in pod["metadata"]["managedFields"]} for pod in pods.items
@@ -191,7 +194,7 @@ def test_a_container_gets_its_memory_while_another_one_has_an_infeasible_cpu_tar
         await recommend_two(sandbox, app, log)
         updater = sandbox.updater()
         await run_passes(sandbox, updater, 6)
-        fits = [{"cpu": "200m", "memory": "64Mi"}, log]
+        fits = [{"cpu": "1700m", "memory": "64Mi"}, log]
         assert await requests(sandbox) == [fits, fits]
         assert await statuses(sandbox) == {ResizeStatus.NONE}
         tried = len(sandbox.calls("resize"))
@@ -214,7 +217,7 @@ def test_the_rest_of_a_partial_resize_is_sent_after_the_nodes_grew() -> None:
         await recommend_two(sandbox, app, log)
         updater = sandbox.updater()
         await run_passes(sandbox, updater, 6)
-        assert await requests(sandbox) == [[{"cpu": "200m", "memory": "128Mi"}, log]] * 2
+        assert await requests(sandbox) == [[{"cpu": "1800m", "memory": "128Mi"}, log]] * 2
         await resize_nodes(sandbox, cpu=16_000)
         await run_passes(sandbox, updater)
         assert await requests(sandbox) == [[app, log]] * 2

@@ -104,6 +104,7 @@ CYCLE, RESIZE = (
     "tests/unit/updater/test_update_pass.py",
     "tests/unit/updater/test_resize_decision.py",
 )
+STEPS = "tests/unit/updater/test_resize_steps.py"
 RESIZES = "tests/shell/test_updater_resizes.py"
 RECOMMENDER, UPDATER = "tests/shell/test_recommender_cycle.py", "tests/shell/test_updater_cycle.py"
 STORE = "tests/shell/test_checkpoint_store.py"
@@ -286,6 +287,15 @@ SHOWN_IN = {
     "X104": ("tests/shell/test_rollouts.py", "a_rollout_in_between_loses_three_pods"),
     "X105": ("tests/shell/test_rollouts.py", "stuck_loses_no_pod_of_the_old_version"),
     "X106": ("tests/unit/updater/test_disruption_budget.py", "pods_of_a_job_without_a_node_count"),
+    "X138": (
+        STEPS,
+        "test_a_deferred_resize_becomes_a_step_and_the_rest_follows_when_a_neighbour_shrinks",
+    ),
+    "X139": (
+        "tests/shell/test_updater_memory_steps.py",
+        "test_a_large_decrease_goes_in_steps_while_usage_is_small",
+    ),
+    "X140": (STEPS, "test_an_oom_kill_after_a_decrease_sets_a_floor_for_all_pods_of_the_vpa"),
     "X113": (
         "tests/unit/admission/test_vpa_validation.py",
         "test_x113_an_invalid_quantity_is_denied_with_the_reference_s_message",
@@ -320,6 +330,15 @@ SHOWN_IN = {
         "test_a_list_or_map_above_its_bound_is_refused",
     ),
     "X38": (CYCLE, "test_at_most_thirty_two_calls_are_in_progress"),
+    "X130": (
+        "tests/unit/updater/test_room_before_evictions.py",
+        "test_no_eviction_without_room",
+    ),
+    "X131": (
+        "tests/shell/test_recommender_nodes.py",
+        "test_a_target_above_all_nodes_is_capped",
+    ),
+    "X134": ("tests/shell/test_recommender_quotas.py", "test_the_pods_of_a_rollout_fit"),
     "X127": ("tests/golden/test_quantity.py", "_X127"),
 }
 

@@ -20,6 +20,8 @@ HISTORY = {"docs/deviations.md", "docs/conformance.md", "docs/test-plans.md"}
 PAGES = sorted({*pages(), "SECURITY.md"} - GENERATED - HISTORY)
 # Flags of other programs.
 FOREIGN = {
+    *("--capacity-buffer-controller-enabled", "--capacity-buffer-pod-injection-enabled"),
+    *("--enable-provisioning-requests",),
     *("--admission-control-config-file", "--build-arg", "--custom-resource-state-config-file"),
     *("--metric-labels-allowlist", "--take-ownership"),
 }

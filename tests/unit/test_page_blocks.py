@@ -52,6 +52,10 @@ NOT_RUN = {
         "helm install vpa deploy/chart --namespace kube-system --take-ownership"
         " --set image.registry=your.registry/your-team": RELEASE,
     },
+    "docs/capacity.md": {
+        "kubectl delete capacitybuffers,podtemplates --all-namespaces"
+        " -l app.kubernetes.io/managed-by=vpa-updater": "needs an autoscaler's definition",
+    },
     "docs/configuration.md": {
         "kubectl run probe --image=example --as=system:serviceaccount:kube-system:vpa-updater": (
             "needs the component dry-run-preflight; tests/e2e/test_preflight.py has the same call"

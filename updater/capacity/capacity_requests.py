@@ -12,12 +12,24 @@ from common.target.owners import Controller
 
 
 class CapacityMode(enum.StrEnum):
-    """What happens before an eviction whose replacement has no room."""
+    """The values of ``--capacity-check``: what happens if a replacement would have no room."""
 
     AUTO = "auto"  # one of the others, by what the cluster serves
     PROVISION = "provision"  # room is requested, and the eviction follows
     WAIT = "wait"
     OFF = "off"  # the pod is evicted
+
+    @classmethod
+    def parse(cls, text: str) -> "CapacityMode":
+        """Return the mode of a flag's value.
+
+        Raises:
+            ValueError: the value is no mode.
+        """
+        for mode in cls:
+            if text == mode:
+                return mode
+        raise ValueError(f"not one of {', '.join(cls)}: {text!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +42,7 @@ class CapacityDemand:
     spec: PodSpec  # of a replacement, with its new resources
     need: Room  # of one replacement
     count: int  # replacements that would be evicted now if there was room
+    pod: str = ""  # the name of one that they replace; the volumes of a StatefulSet depend on it
 
 
 class RequestStage(enum.StrEnum):
@@ -52,9 +65,18 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequests:
-    """The requests for all workloads, as an input of the next pass."""
+    """The requests for all workloads, as an input of the next pass.
+
+    ``unavailable`` is the cause, as a sentence, if none can be made for now: no API is served, or
+    the updater lacks the rights. Then passes go on as in a cluster without these APIs, and call
+    ``reconcile`` without demands.
+    """
 
     by_workload: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    unavailable: str = ""
+
+
+NO_REQUESTS = CapacityRequests()
 
 
 class CapacityProvisioner(Protocol):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from common.target.owners import Controller
+from updater.capacity.reservations import FoundRoom
 from updater.plan.assessment import Undecided
 from updater.plan.pod_outcome import PodOutcome
 from updater.resize.resize_decision import WHOLE, Attempt
@@ -27,7 +28,9 @@ class ResizePod:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Evict a pod."""
+    """Evict a pod; ``room`` is what its replacement needs, on a node; None: not looked for."""
+
+    room: FoundRoom | None = None
 
 
 @dataclass(frozen=True, slots=True)

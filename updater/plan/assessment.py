@@ -13,6 +13,7 @@ from common.target.controlling import has_startup_boost
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, wait
 from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.unlearnt_ooms import newest_kills
 from updater.evaluate.update_order import rank
 from updater.eviction.breaker import BreakerObservation, observe
 from updater.eviction.daemonset_desired_count import ObservedDaemons
@@ -26,10 +27,18 @@ from updater.plan.candidate import (
     note_kills,
     note_resizing,
 )
-from updater.plan.candidate_resize import Planner
+from updater.plan.candidate_resize import Planner, plan_candidate
 from updater.plan.finished_resizes import last_resize
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.pod_readiness import is_becoming_ready
+from updater.resize.memory_decrease import (
+    MemoryFloor,
+    MemoryStep,
+    first_hold,
+    floors_after,
+    memory_step,
+    merged_floors,
+)
 from updater.resize.pending_resize import PENDING
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import resize_status
@@ -59,6 +68,15 @@ class Undecided:
     waits_for: Decision | None = None  # the wait for a budget or the breaker
 
 
+@dataclass(frozen=True, slots=True)
+class DecreaseOom:
+    """An OOM kill of a pod's container after a decrease of its memory limit, and the new floor."""
+
+    pod: LivePod
+    container: str
+    floor: MemoryFloor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
     """A VPA's pods in one pass, before any action."""
@@ -73,6 +91,8 @@ class Assessment:
     acts: bool  # the VPA's mode updates running pods
     rest: IdleVpa | None
     observation: BreakerObservation | None  # of new pods; None: there is no breaker yet
+    memory_floors: Mapping[str, MemoryFloor]  # by container
+    oom_kills: Sequence[DecreaseOom]  # that followed a decrease, new in this pass
 
 
 def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
@@ -118,6 +138,8 @@ def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
         acts=acts,
         rest=judged.rest,
         observation=observation,
+        memory_floors=judged.floors,
+        oom_kills=judged.oom_kills,
     )
 
 
@@ -179,6 +201,14 @@ class _Judged:
         self._fit = RecommendationFit(
             scaled.vpa, scaled.limit_ranges, pod_level=context.rules.pod_level
         )
+        uid, now = scaled.vpa.metadata.uid, context.now
+        known = context.before.memory_floors.get(uid, {})
+        self.floors = merged_floors(known, {}, now=now)
+        self.oom_kills: list[DecreaseOom] = []
+        # By the identity of the whole plan, which is kept, and the steps.
+        self._stepped: dict[
+            tuple[int, tuple[MemoryStep, ...]], tuple[ResizePlan, ResizePlan | Decision]
+        ] = {}
         self.candidates: Sequence[Undecided] = ()
         self.decided: list[PodOutcome] = []
         self._idle: Counter[Decision] = Counter()  # of pods that need nothing
@@ -205,6 +235,10 @@ class _Judged:
     def _candidate(self, pod: LivePod) -> tuple[Candidate, PodMemory] | None:
         context, status = self._context, resize_status(pod)
         memory = note_resizing(context.before.of(pod.metadata.uid), status, now=context.now)
+        if memory.lowers_limit:
+            memory = replace(memory, lowers_limit=False)  # set again if it still does
+        if memory.decreases:
+            memory = self._note_oom_kills(pod, memory)
         if not memory.shows(pod):
             self.decided.append(PodOutcome(pod, wait(Reason.RESIZE_SENT), memory, self._subject))
             return None
@@ -216,12 +250,23 @@ class _Judged:
             thresholds=context.rules.thresholds,
             features=context.rules.features,
             pending=status in PENDING and self._scaled.mode in IN_PLACE,
+            unfinished=memory.unfinished if self._scaled.mode in IN_PLACE else frozenset(),
             now=context.now,
         )
         if isinstance(judged, Decision):
             self._leave(pod, judged, memory)
             return None
         return judged, note_kills(memory, pod)
+
+    def _note_oom_kills(self, pod: LivePod, memory: PodMemory) -> PodMemory:
+        """Return the memory without decreases that an OOM kill followed, and set floors (X140)."""
+        found = floors_after(memory.decreases, newest_kills(pod))
+        if not found:
+            return memory
+        self.floors = merged_floors(self.floors, found, now=self._context.now)
+        self.oom_kills += (DecreaseOom(pod, name, floor) for name, floor in found.items())
+        left = {name: each for name, each in memory.decreases.items() if name not in found}
+        return replace(memory, decreases=left)
 
     def _leave(self, pod: Pod, decision: Decision, memory: PodMemory) -> None:
         if memory.refusal is not None:  # later refusals are not in a row with it
@@ -247,13 +292,46 @@ class _Judged:
             if candidate is None:
                 continue
             with self._context.errors.around("plan", "Pod", *_named(pod)):
-                plan = planner.plan(candidate)
+                judged, plan = each, planner.plan(candidate)
+                if isinstance(plan, ResizePlan) and plan.memory_decreases:
+                    judged, plan = self._lower_memory(each, candidate, plan)
                 if isinstance(plan, Decision):
-                    subject = Subject(self._scaled.vpa, candidate)
-                    self.decided.append(PodOutcome(pod, plan, each.memory, subject))
+                    subject = Subject(self._scaled.vpa, judged.candidate)
+                    self.decided.append(PodOutcome(pod, plan, judged.memory, subject))
                 else:
-                    planned.append(replace(each, plan=plan, evict_for=None))
+                    planned.append(replace(judged, plan=plan, evict_for=None))
         self.candidates = planned
+
+    def _lower_memory(
+        self, each: Undecided, candidate: Candidate, plan: ResizePlan
+    ) -> tuple[Undecided, ResizePlan | Decision]:
+        """Return the pod with the steps of its memory limits, and its plan with these (X139).
+
+        Pods that are alike share ``plan``, and then also the plan with equal steps.
+        """
+        context, memory = self._context, each.memory
+        use = context.memory_use.get(each.pod.metadata.uid, {})
+        steps = tuple(
+            memory_step(
+                decrease,
+                use=use.get(decrease.container),
+                floor=self.floors.get(decrease.container),
+                last=memory.decreases.get(decrease.container),
+                rules=context.rules.memory_decrease,
+                now=context.now,
+            )
+            for decrease in plan.memory_decreases
+        )
+        judged = replace(candidate, memory_steps=steps)
+        key = (id(plan), steps)
+        _, stepped = self._stepped.get(key, (plan, None))
+        if stepped is None:
+            stepped = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
+            self._stepped[key] = plan, stepped
+        held = first_hold(steps)
+        if stepped == held:
+            stepped = held  # with the pod's own numbers
+        return replace(each, candidate=judged, memory=replace(memory, lowers_limit=True)), stepped
 
     @property
     def rest(self) -> IdleVpa | None:

@@ -29,6 +29,7 @@ from updater.evaluate.unlearnt_ooms import (
 )
 from updater.evaluate.update_verdict import WANTS_UPDATE, Thresholds, judge
 from updater.plan.finished_resizes import answered_ooms
+from updater.resize.memory_decrease import MemoryStep, limit_decreases
 from updater.resize.pending_resize import pending_of
 from updater.resize.resize_plan import ResizePlan, plan_resize, unfinished_restarts
 from updater.resize.resize_status import ResizeStatus, resize_status
@@ -52,6 +53,8 @@ class Candidate:
     ooms: tuple[ContainerOomKill, ...]  # quick ones, of containers that need more memory
     unlearnt: tuple[UnlearntOom, ...] = ()
     left: Decision | None = None  # None: the pod needs an update
+    only: frozenset[str] | None = None  # containers that change; None: by the reason
+    memory_steps: tuple[MemoryStep, ...] = ()  # of containers whose memory limit goes down in place
 
     @property
     def changes(self) -> tuple[ResourceChange, ...]:
@@ -69,6 +72,7 @@ def judge_pod(
     thresholds: Thresholds,
     features: FeatureGates,
     pending: bool = False,
+    unfinished: frozenset[str] = frozenset(),
     now: datetime,
 ) -> Candidate | Decision:
     """Return the pod as a candidate, or the decision that it needs no update.
@@ -77,7 +81,9 @@ def judge_pod(
     OOM kills (D18, D28), unless it is unfinished; otherwise an eviction instead of it could be
     delayed by the minimum lifetime. A quick OOM kill counts if the killed container gets more
     memory (D35). ``pending``: the pod has a pending resize that may be replaced; with one of a
-    recommended container it is a candidate even if it needs no update (X100).
+    recommended container it is a candidate even if it needs no update (X100). ``unfinished`` are
+    containers that got a step of a resize: they need the rest although the pod is young (X138,
+    X139).
 
     Source: updater.md 7.
     """
@@ -108,6 +114,11 @@ def judge_pod(
     )
     if why is Reason.DRIFTED and drift.resource_diff == 0:
         why = Reason.NO_CHANGE  # the reference evicts it if the threshold is zero
+    only = unfinished.intersection(measured.processed.containers)
+    if why is Reason.TOO_YOUNG and only and drift.resource_diff >= thresholds.min_change:
+        why = Reason.DRIFTED
+    else:
+        only = frozenset()
     left = None
     if why not in WANTS_UPDATE:
         until = ending(started_at, thresholds.min_lifetime) if why is Reason.TOO_YOUNG else None
@@ -128,6 +139,7 @@ def judge_pod(
             now=now,
         ),
         left=left,
+        only=only or None,
     )
 
 
@@ -188,7 +200,8 @@ def plan_unboost(
 
     The recommendation is fitted to the pod without these boosts, as in admission: under a
     LimitRange for pods a boost would reduce the other containers (A21). A container whose OOM kill
-    isn't learnt yet keeps its memory (D36).
+    isn't learnt yet keeps its memory (D36). Memory limits don't go down without a restart; a later
+    pass decides on that by live usage (X139).
     """
     try:
         bare = before_boost(pod, expired)
@@ -208,6 +221,8 @@ def plan_unboost(
             kills = unlearnt_ooms(amounts, requests=requests, killed_at=known, now=now)
             wanted = keep_memory(pod, wanted, of=lowered(kills))
         names = [container.name for container in scaled_specs(pod)]
+        decreases = limit_decreases(pod, wanted, names)
+        wanted = keep_memory(pod, wanted, of={each.container for each in decreases})
         return plan_resize(pod, wanted, names, containers={}, bounds=bounds)
     except QuantityError:
         return leave(Reason.UNREADABLE)

@@ -12,6 +12,7 @@ from updater.plan.actions import EvictPod, TryReplacement
 from updater.plan.assessment import Steps, Undecided
 from updater.plan.pod_outcome import PodOutcome, Subject, note_skipped
 from updater.plan.present_resize import wait_for_resize
+from updater.plan.replacement_room import ReplacementRoom
 from updater.plan.resize_choice import ResizeChoice
 from updater.plan.resizes import Due
 from updater.plan.vpa_plan import VpaPlan
@@ -22,7 +23,10 @@ _PENDING = (Reason.RESIZE_INFEASIBLE, Reason.RESIZE_DEFERRED_TOO_LONG)
 
 
 def plan_evictions(vpa_plan: VpaPlan, dues: Sequence[Due]) -> Steps[None]:
-    """Plan evictions in order, or resizes instead of evictions that are held up."""
+    """Plan evictions in order, or resizes instead of evictions that are held up.
+
+    A pod whose replacement has no room uses no budget, so pods whose replacements fit go first.
+    """
     decided: list[tuple[Due, Decision]] = []
     for number, due in enumerate(dues, start=1):
         if number % _STEP == 0:
@@ -32,6 +36,7 @@ def plan_evictions(vpa_plan: VpaPlan, dues: Sequence[Due]) -> Steps[None]:
                 decided.append((due, _decide(vpa_plan, due.undecided)))
     if vpa_plan.scaled.mode not in IN_PLACE:
         vpa_plan.evictable = sum(decision.action is Action.EVICT for _, decision in decided)
+    room = ReplacementRoom(vpa_plan)
     tried: set[Controller] = set()
     spent = vpa_plan.budgets.spent
     for number, (due, first) in enumerate(decided, start=1):
@@ -43,10 +48,14 @@ def plan_evictions(vpa_plan: VpaPlan, dues: Sequence[Due]) -> Steps[None]:
                 decision = _decide(vpa_plan, due.undecided)
             if decision.action is Action.EVICT:
                 decision = _hold_up(vpa_plan, due.undecided.pod) or decision
+            if decision.action is Action.EVICT and room.is_checked:
+                rooms = yield from vpa_plan.context.rooms.measured()
+                decision = room.hold(due.undecided, rooms) or decision
             if decision.action is Action.EVICT:
-                _evict(vpa_plan, due, decision, tried)
+                _evict(vpa_plan, due, decision, tried, room)
             else:
                 _hold(vpa_plan, due, decision)
+    vpa_plan.demands = room.demands
 
 
 def _decide(vpa_plan: VpaPlan, each: Undecided) -> Decision:
@@ -71,7 +80,13 @@ def _decide(vpa_plan: VpaPlan, each: Undecided) -> Decision:
     )
 
 
-def _evict(vpa_plan: VpaPlan, due: Due, decision: Decision, tried: set[Controller]) -> None:
+def _evict(
+    vpa_plan: VpaPlan,
+    due: Due,
+    decision: Decision,
+    tried: set[Controller],
+    room: ReplacementRoom,
+) -> None:
     """Add the eviction of the pod, or first the dry run of its replacement if one is due."""
     each = due.undecided
     pod, subject = each.pod, Subject(vpa_plan.scaled.vpa, each.candidate)
@@ -80,7 +95,7 @@ def _evict(vpa_plan: VpaPlan, due: Due, decision: Decision, tried: set[Controlle
     vpa_plan.count_eviction(pod)
     if controller is None or not _needs_dry_run(vpa_plan, controller):
         vpa_plan.preflight.take_for_replacement(pod)
-        vpa_plan.add(each, outcome, EvictPod())
+        vpa_plan.add(each, outcome, EvictPod(room.take(pod)))
     elif controller in tried:
         vpa_plan.add(each, outcome, waits=True)
     else:

@@ -38,7 +38,7 @@ class ResizeUnblocked:
 
 @dataclass(frozen=True, slots=True)
 class EvictionSkipped:
-    """A pod is not evicted because its replacement would be refused or wrong."""
+    """A pod is not evicted: its replacement would be refused or wrong, or has no room."""
 
     decision: Decision
     changes: tuple[ResourceChange, ...]
@@ -88,11 +88,15 @@ class PodOutcome:
 
 
 def note_skipped(decision: Decision, memory: PodMemory, subject: Subject) -> tuple[PodReport, ...]:
-    """Return the report that the preflight prevents the eviction, unless it was reported before.
+    """Return the report that the preflight or a lack of room prevents the eviction.
+
+    It is sent once, until another decision is made.
 
     A resize that would be refused is reported as blocked instead.
     """
-    if decision.action is not Action.WAIT or not decision.is_preflight:
+    if decision.action is not Action.WAIT:
+        return ()
+    if not (decision.is_preflight or decision.is_about_room):
         return ()
     if memory.decision == decision:
         return ()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand
+from updater.capacity.reservations import Reservations
 from updater.decision import Decision
 from updater.eviction.breaker import Breaker
 from updater.eviction.disruption_budget import ReplicaGroup
@@ -24,6 +26,8 @@ class VpaProgress:
     undecided: tuple[Undecided, ...]  # boosts, then candidates, best first
     dry_runs: Mapping[Controller, Decision | None] = field(default_factory=dict)  # of this pass
     refusals: Mapping[Controller, DryRunRefusal] = field(default_factory=dict)  # to remember
+    demands: Mapping[Controller, CapacityDemand] = field(default_factory=dict)  # by workload
+    reservations: Reservations = field(default_factory=dict)  # of this pass
     evicted: bool = False  # a pod of the VPA
     resized: bool = False
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from common.api.autoscaling import UpdateMode
 from common.api.core import Pod
 from common.recommendation.preflight import Refusal
-from updater.decision import Action, Decision, Reason, evict, resize, wait
+from common.resources import CPU, MEMORY, cpu_quantity, memory_quantity
+from common.scheduling.room import room_of_pod
+from updater.decision import Action, Decision, Reason, evict, leave, resize, wait
 from updater.eviction.disruption_budget import ReplicaGroup
 from updater.plan.actions import ResizePod
 from updater.plan.assessment import Undecided
@@ -19,11 +21,14 @@ from updater.resize.infeasible_resize import (
     lower_somewhere,
     spec_requests,
 )
+from updater.resize.memory_decrease import first_hold
+from updater.resize.partial_resize import PartialResize, describe_rest
 from updater.resize.pending_resize import PENDING, plan_other_specs
 from updater.resize.resize_decision import Attempt, decide_resize, why_closed
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import ResizeStatus, resize_status
-from updater.snapshot.live_node import has_improved, node_capacity
+from updater.resize.resize_timeouts import overdue, unfinished
+from updater.snapshot.live_node import NodeCapacity, has_improved, node_capacity
 
 _WAITING = (
     ResizeStatus.DEFERRED,
@@ -31,6 +36,8 @@ _WAITING = (
     ResizeStatus.ERROR,
     ResizeStatus.UNKNOWN,
 )
+
+_REFUSED = (Reason.QOS_WOULD_CHANGE, Reason.RESIZE_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class ResizeChoice:
 
         Resizes that replace a pending one (X100) or retry an infeasible one (X101) come first.
         Then ``decide_resize`` decides as the reference does. Instead of an infeasible resize, the
-        part that the node can hold is sent (X102).
+        largest step that the node can hold is sent (X102). A step also replaces a deferred resize,
+        whose rest follows when the node has room (X138).
         """
         remembered = self._remembered()
         outdated = self._outdated(remembered)
@@ -76,15 +84,33 @@ class ResizeChoice:
             return outdated
         if self._candidate.left is not None:
             return ChosenResize(self._candidate.left, remembered)
-        if remembered is not None and has_improved(remembered.node, self._node):
+        waits_for_room = remembered is not None and remembered.deferred_since is not None
+        if (
+            remembered is not None
+            and not waits_for_room
+            and has_improved(remembered.node, self._node)
+        ):
             again = self._again(remembered)
             if again is not None:
                 return again
             if self._status is not ResizeStatus.INFEASIBLE:
                 remembered = None
-        decided = self._decide(remembered)
+        if remembered is not None and waits_for_room:
+            decided = self._decide_rest(remembered)
+        else:
+            decided = self._decide(remembered)
+        if self._candidate.only is not None and decided.decision.action is Action.EVICT:
+            # The pod is in its range, and only lacks the rest of a resize.
+            decided = replace(decided, decision=leave(Reason.INFEASIBLE_CACHED))
+        held = first_hold(self._candidate.memory_steps)
+        evicts = decided.decision.action is Action.EVICT
+        if held is not None and evicts and decided.decision.reason in _REFUSED:
+            # What the API server would refuse is the resize without the memory (X139).
+            decided = replace(decided, decision=held)
         if decided.decision.reason is Reason.INFEASIBLE_CACHED or self._lacks_eviction(decided):
             return self.instead(decided.decision, decided.infeasible) or decided
+        if self._waits_for_node(decided):
+            return self._step(decided.decision, decided.infeasible) or decided
         return decided
 
     def instead(self, decision: Decision, infeasible: Infeasible | None) -> ChosenResize | None:
@@ -99,20 +125,106 @@ class ResizeChoice:
             if self._refusal(self._plan) is not None or not self._allows(self._plan):
                 return None
             return self._send(self._candidate.why, self._plan, infeasible, may_evict=False)
-        if self._status is ResizeStatus.DEFERRED:
+        return self._step(decision, infeasible)
+
+    def _step(self, decision: Decision, infeasible: Infeasible | None) -> ChosenResize | None:
+        """Return the largest step to send instead of ``decision``; None: there is none."""
+        if self._is_held or why_closed(self._pod, self._group) is not None:
             return None
+        if self._status not in (ResizeStatus.NONE, *PENDING):
+            return None  # one resize at a time
         if infeasible is not None and infeasible.part is Part.REFUSED:
             return None
-        vpa, limit_ranges = self._vpa_plan.scaled.vpa, self._vpa_plan.scaled.limit_ranges
-        part = plan_candidate_part(self._candidate, vpa, limit_ranges, self._node)
+        part = self._plan_step()
         if part is None or self._refusal(part.plan) is not None:
             return None
         if not self._allows(part.plan):
             waits = decision.action is Action.LEAVE
             return ChosenResize(wait(Reason.BUDGET_EXHAUSTED), infeasible) if waits else None
-        targets = part.rest if infeasible is None else _lowest(part.rest, infeasible.targets)
-        rest = Infeasible(targets=targets, reported=False, node=self._node, part=Part.SENT)
-        return self._send(Reason.RESIZE_PARTIAL, part.plan, infeasible, rest=rest, may_evict=False)
+        since = None if infeasible is None else infeasible.deferred_since
+        if self._status is ResizeStatus.DEFERRED and since is None:
+            since = resizing_since(self._pod, self._memory) or self._now
+        targets = part.rest
+        if infeasible is not None and since is None:
+            targets = _lowest(part.rest, infeasible.targets)
+        rest = Infeasible(
+            targets=targets,
+            reported=False,
+            node=self._node,
+            deferred_since=since,
+            part=Part.SENT,
+        )
+        return self._send(
+            Reason.RESIZE_PARTIAL,
+            part.plan,
+            infeasible,
+            rest=rest,
+            may_evict=False,
+            detail=part.detail,
+        )
+
+    def _plan_step(self) -> PartialResize | None:
+        """Return the largest step that the node can hold beside its other pods; None: none.
+
+        A deferred resize stays if it fits now, because the kubelet tries it again, and if the room
+        is unknown.
+        """
+        capacity = self._capacity_now()
+        if self._status is ResizeStatus.DEFERRED and (
+            capacity is None or capacity.holds(room_of_pod(self._pod.spec))
+        ):
+            return None
+        scaled, rules = self._vpa_plan.scaled, self._rules.thresholds
+        return plan_candidate_part(
+            self._candidate,
+            scaled.vpa,
+            scaled.limit_ranges,
+            capacity,
+            min_change=rules.min_change,
+        )
+
+    def _capacity_now(self) -> NodeCapacity | None:
+        """Return the most that the pod can request on its node beside the other pods there."""
+        room = self._vpa_plan.context.resize_rooms.of(self._pod)
+        if self._node is None or room is None:
+            return None
+        most = {CPU: cpu_quantity(max(room.cpu, 0)), MEMORY: memory_quantity(max(room.memory, 0))}
+        allocatable = self._node.allocatable
+        return replace(
+            self._node,
+            allocatable={name: min(amount, most[name]) for name, amount in allocatable.items()},
+        )
+
+    def _waits_for_room(self) -> bool:
+        """Return whether the node has no room for the increases that are wanted now."""
+        capacity, present = self._capacity_now(), self._candidate.requests
+        if capacity is None or not describe_rest(self._plan.targets, present):
+            return False
+        after = self._vpa_plan.preflight.room_after_resize(self._pod, self._plan)
+        return after is not None and not capacity.holds(after)
+
+    def _decide_rest(self, rest: Infeasible) -> ChosenResize:
+        """Decide on a pod with the rest of a resize that was deferred.
+
+        The whole is sent when it fits. Until then the pod waits for room, in mode
+        InPlaceOrRecreate until the time-out of the first resize. Another step may be chosen instead
+        of this decision.
+        """
+        if self._status is not ResizeStatus.NONE or self._is_held or not self._waits_for_room():
+            decided = self._decide(None)
+            return decided if decided.infeasible else replace(decided, infeasible=rest)
+        closed = why_closed(self._pod, self._group)
+        if closed is not None:
+            return ChosenResize(wait(closed), rest)
+        found = wait(Reason.RESIZE_DEFERRED)
+        if self._mode is UpdateMode.IN_PLACE_OR_RECREATE:
+            timeouts, deferred = self._rules.timeouts, ResizeStatus.DEFERRED
+            since = rest.deferred_since
+            waiting = unfinished(deferred, since=since, timeouts=timeouts, now=self._now)
+            allowed = self._group is not None and self._group.allows(self._pod)
+            found = overdue(deferred, waiting, allowed=allowed)
+        detail = describe_rest(self._plan.targets, self._candidate.requests)
+        return ChosenResize(replace(found, detail=detail), rest)
 
     def _remembered(self) -> Infeasible | None:
         """Return the requests that did not fit, if the kubelet's report still stands."""
@@ -156,6 +268,7 @@ class ResizeChoice:
         return (
             remembered is not None
             and not remembered.reported
+            and remembered.deferred_since is None
             and not lower_somewhere(self._plan.targets, remembered.targets)
             and not has_improved(remembered.node, self._node)
         )
@@ -199,7 +312,8 @@ class ResizeChoice:
             return ChosenResize(decided.decision, infeasible)
         if rollout_holds(self._pod, self._plan, self._group):
             return ChosenResize(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
-        action = ResizePod(plan=self._plan, attempt=Attempt(node=self._node))
+        attempt = Attempt(node=self._node, may_evict=self._candidate.only is None)
+        action = ResizePod(plan=self._plan, attempt=attempt)
         return ChosenResize(decided.decision, infeasible, action)
 
     def _waits_for_eviction(self, remembered: Infeasible | None) -> bool:
@@ -212,6 +326,12 @@ class ResizeChoice:
             and not lower_somewhere(self._plan.targets, remembered.targets)
             and why_closed(self._pod, self._group) is None
         )
+
+    def _waits_for_node(self, decided: ChosenResize) -> bool:
+        """Return whether the pod waits with a deferred resize, or with the rest of one."""
+        deferred = self._status is ResizeStatus.DEFERRED
+        rest = decided.infeasible is not None and decided.infeasible.deferred_since is not None
+        return decided.decision.action is Action.WAIT and (deferred or rest)
 
     def _lacks_eviction(self, decided: ChosenResize) -> bool:
         return (
@@ -254,6 +374,7 @@ class ResizeChoice:
         *,
         rest: Infeasible | None = None,
         may_evict: bool,
+        detail: str = "",
     ) -> ChosenResize:
         if rollout_holds(self._pod, plan, self._group):
             return ChosenResize(wait(Reason.ROLLOUT_IN_PROGRESS), infeasible)
@@ -264,7 +385,21 @@ class ResizeChoice:
             may_evict=may_evict,
             pending_since=resizing_since(self._pod, self._memory) if deferred else None,
         )
-        return ChosenResize(resize(why), infeasible, ResizePod(plan=plan, attempt=attempt))
+        decision = resize(why, detail=detail)
+        return ChosenResize(decision, infeasible, ResizePod(plan=plan, attempt=attempt))
+
+
+def may_need_step(each: Undecided) -> bool:
+    """Return whether the room of the pod's node may decide on its resize.
+
+    It may if the kubelet or the API server didn't find room for one.
+    """
+    refusal = each.memory.refusal
+    return (
+        resize_status(each.pod) in PENDING
+        or each.memory.infeasible is not None
+        or (refusal is not None and refusal.reason is Reason.RESIZE_INFEASIBLE)
+    )
 
 
 def rollout_holds(pod: Pod, plan: ResizePlan, group: ReplicaGroup | None) -> bool:

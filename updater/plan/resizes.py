@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from updater.decision import Action
+from updater.decision import Action, Reason
 from updater.plan.assessment import Steps, Undecided
 from updater.plan.pod_outcome import PodOutcome, PodReport, Subject
 from updater.plan.resize_choice import ChosenResize, ResizeChoice
@@ -37,7 +37,11 @@ def plan_resizes(vpa_plan: VpaPlan, candidates: Sequence[Undecided]) -> Steps[li
             yield
         with vpa_plan.around("resize", each.pod):
             chosen, may_act = first, first.decision.action in _ACTIONS
-            if may_act and (vpa_plan.budgets.spent > spent or vpa_plan.preflight.has_quotas()):
+            if may_act and (
+                vpa_plan.budgets.spent > spent
+                or vpa_plan.preflight.has_quotas()
+                or chosen.decision.reason is Reason.RESIZE_PARTIAL  # an earlier step took room
+            ):
                 chosen = ResizeChoice(vpa_plan, each).choose()
             due = _plan(vpa_plan, each, chosen)
             if due is not None:

@@ -5,6 +5,7 @@ from updater.plan.assessment import Assessment, Steps
 from updater.plan.boosts import plan_boosts
 from updater.plan.evictions import plan_evictions
 from updater.plan.progress import VpaProgress
+from updater.plan.resize_choice import may_need_step
 from updater.plan.resizes import Due, plan_resizes
 from updater.plan.vpa_plan import VpaPlan
 from updater.snapshot.cluster_snapshot import IN_PLACE
@@ -22,6 +23,8 @@ def plan_vpa(assessment: Assessment, progress: VpaProgress, context: PassContext
     vpa_plan = VpaPlan(assessment, progress, context)
     boosted = [each for each in progress.undecided if each.candidate is None]
     candidates = [each for each in progress.undecided if each.candidate is not None]
+    if assessment.scaled.mode in IN_PLACE and any(may_need_step(each) for each in candidates):
+        yield from context.resize_rooms.index()
     yield from plan_boosts(vpa_plan, boosted)
     dues = [Due(each) for each in candidates if each.evict_for is not None]
     if assessment.scaled.mode in IN_PLACE:

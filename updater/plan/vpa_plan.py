@@ -1,7 +1,11 @@
 """The plan of one VPA, with the budgets that its actions leave."""
 
+from collections.abc import Mapping
+
 from common.api.core import Pod
 from common.runtime.object_errors import Boundary
+from common.target.owners import Controller
+from updater.capacity.capacity_requests import CapacityDemand, CapacityMode
 from updater.decision import Decision, Reason
 from updater.eviction.breaker import Breaker, BreakerObservation, breaker_wait, record_eviction
 from updater.eviction.replica_groups import Budgets
@@ -32,6 +36,7 @@ class VpaPlan:
         self.pods: list[PodPlan] = []
         self.updatable: int | None = None
         self.evictable: int | None = None
+        self.demands: Mapping[Controller, CapacityDemand] = {}  # by workload
         self.breaker = progress.breaker  # after ``observation``, before planned evictions
         self.observation: BreakerObservation | None = None
         self._breaker_after = progress.breaker  # after planned evictions
@@ -47,10 +52,15 @@ class VpaPlan:
         return False
 
     def send_resize(self, each: Undecided, outcome: PodOutcome, action: ResizePod) -> None:
-        """Add a resize, which uses the budget and the quotas."""
+        """Add a resize, which uses the budget, the quotas and the room of the node."""
         if action.disrupts:
             self.budgets.spend(each.pod)
         self.preflight.take_for_resize(each.pod, action.plan)
+        after = self.preflight.room_after_resize(each.pod, action.plan)
+        if after is not None:
+            self.context.resize_rooms.take(each.pod, after)
+            if self.context.capacity_mode is not CapacityMode.OFF:
+                self.context.rooms.grow(each.pod, after)
         self.add(each, outcome, action)
 
     def add(
@@ -81,19 +91,20 @@ class VpaPlan:
 
     def breaker_wait(self) -> Decision | None:
         """Return the wait of a pod for the breaker; None: it may be evicted."""
-        if not self.context.rules.checks_outcomes:
-            return None
-        return breaker_wait(self._present_breaker(), now=self.context.now)
+        breaker = self.present_breaker()
+        return None if breaker is None else breaker_wait(breaker, now=self.context.now)
 
     def count_eviction(self, pod: Pod) -> None:
         """Use the budget for a planned eviction, and record it in the breaker."""
         self.budgets.spend(pod)
-        if self.context.rules.checks_outcomes:
-            before, now = self._present_breaker(), self.context.now
+        before, now = self.present_breaker(), self.context.now
+        if before is not None:
             self._breaker_after = record_eviction(before, pod, self.scaled, now=now)
 
-    def _present_breaker(self) -> Breaker:
-        """Return the breaker, from the existing pods if there is none yet."""
+    def present_breaker(self) -> Breaker | None:
+        """Return the breaker, from the existing pods if there is none yet; None: no checks."""
+        if not self.context.rules.checks_outcomes:
+            return None
         if self._breaker_after is None:
             self.observation = observe_replacements(self.scaled, self.context)
             self._breaker_after = self.breaker = self.observation.breaker

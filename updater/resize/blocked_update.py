@@ -28,14 +28,20 @@ def blocked_by(decision: Decision, status: ResizeStatus, before: Reason | None) 
     ``status`` is the kubelet's report, and ``before`` the reason so far. A new resize that was
     sent while the kubelet reports a block keeps ``before`` until the kubelet reports again. A
     refusal by the API server also stays after a decision about something else, such as the wait
-    for a budget, and after a partial resize (X102).
+    for a budget, and after a partial resize (X102). The rest of a deferred resize is blocked until
+    it is sent (X138).
     """
     if decision.needs_nothing or decision.reason is Reason.NOTHING_TO_DO:
         return None
-    sent = decision.action is Action.RESIZE and decision.reason is not Reason.RESIZE_PARTIAL
+    partial = decision.reason is Reason.RESIZE_PARTIAL
+    sent = decision.action is Action.RESIZE and not partial
     by_kubelet = _BY_KUBELET.get(status)
     if by_kubelet is not None:
         return before if sent else by_kubelet
     if sent or status is ResizeStatus.IN_PROGRESS:
         return None
+    if decision.reason is Reason.RESIZE_DEFERRED:
+        return Reason.RESIZE_DEFERRED  # the rest of a resize waits for room
+    if partial and before is Reason.RESIZE_DEFERRED:
+        return before
     return _BY_API_SERVER.get(decision.reason, before if before in _REFUSALS else None)

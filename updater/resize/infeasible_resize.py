@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from common.api.core import Pod
 from common.recommendation.scaled_containers import scaled_specs
@@ -24,11 +25,14 @@ class Part(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infeasible:
-    """Requests that did not fit on the node."""
+    """Requests that did not fit on the node, or that have no room there now."""
 
     targets: Targets
     reported: bool  # by the kubelet in the pod's status; False: by a refused call
     node: NodeCapacity | None = None  # at that time; None: unknown
+    # Of a rest that waits for room beside the node's other pods: the start of the first deferred
+    # resize. None: the node's allocatable is too small.
+    deferred_since: datetime | None = None
     part: Part = Part.UNTRIED
 
 

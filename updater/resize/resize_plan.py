@@ -24,6 +24,7 @@ from common.resources import ResourceQuantities, in_order, parse_quantities
 from updater.decision import Reason
 from updater.evaluate.drift import is_outside
 from updater.evaluate.quick_oom_kills import ContainerOomKill
+from updater.resize.limit_decrease import LimitDecrease
 
 _NO_REQUESTS: ResourceQuantities = {}
 _NOTHING = ResourceRequirements()
@@ -40,6 +41,8 @@ class ResizePlan:
     # Only for a resize that replaces a pending one:
     lowers: bool = False  # some request is below the one in the spec
     withdraws: bool = False  # the resources are the granted ones
+    # Of a candidate's whole resize: memory limits that go down without a restart.
+    memory_decreases: tuple[LimitDecrease, ...] = ()
 
 
 def containers_to_patch(

@@ -10,8 +10,17 @@ from common.api.meta import ObjectMeta
 from common.api.scheduling import Taint
 from common.api.workloads import Condition
 from common.quantity import QuantityError
-from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+from common.resources import (
+    CPU,
+    MEMORY,
+    RESOURCES,
+    ResourceQuantities,
+    cpu_quantity,
+    memory_quantity,
+    parse_quantities,
+)
 from common.scheduling.eligibility import NodeTraits
+from common.scheduling.room import Room
 
 _COUNTED = (*RESOURCES, "pods")
 
@@ -70,6 +79,11 @@ class NodeCapacity:
 
     node: str
     allocatable: ResourceQuantities  # cpu and memory, if reported
+
+    def holds(self, room: Room) -> bool:
+        """Return whether the capacity holds a pod; a resource that isn't reported has no bound."""
+        taken = {CPU: cpu_quantity(room.cpu), MEMORY: memory_quantity(room.memory)}
+        return all(taken[name] <= amount for name, amount in self.allocatable.items())
 
 
 def node_capacity(node: LiveNode | None) -> NodeCapacity | None:

@@ -74,7 +74,13 @@ class LivePod(Pod, frozen=True, kw_only=True):
             force_setattr(self, "node_name", sys.intern(self.spec.node_name))
         force_setattr(self, "rules", _rules.shared(rules_of(self.spec)))
         spec = structs.replace(
-            self.spec, node_name="", node_selector=None, affinity=None, tolerations=None
+            self.spec,
+            node_name="",
+            node_selector=None,
+            affinity=None,
+            tolerations=None,
+            priority_class_name="",
+            active_deadline_seconds=None,
         )
         force_setattr(self, "spec", _specs[type(spec)].shared(spec))
         force_setattr(self, "status", _kept_status(self))

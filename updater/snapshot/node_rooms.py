@@ -1,7 +1,8 @@
 """The free room of nodes in a snapshot, less what planned actions take."""
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 
 from common.identity_cache import IdentityCache
@@ -28,6 +29,14 @@ def room_taken_by(pod: LivePod) -> Room:
     return room_of_pod(pod.spec, statuses)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node, and the room that it has for the replacement of one pod."""
+
+    node: str
+    free: Room
+
+
 class NodeRooms:
     """The free room of each node, and the places that planned replacements take.
 
@@ -36,6 +45,7 @@ class NodeRooms:
     """
 
     def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
+        self._taken = IdentityCache[Room](_MOST_KINDS)
         self._traits: dict[str, NodeTraits] = {}
         self._free: dict[str, Room] = {}
         for name, node in nodes.items():
@@ -46,6 +56,7 @@ class NodeRooms:
             if node.takes_pods:
                 self._traits[name] = node.traits
         self._eligible: dict[SchedulingRules, tuple[str, ...]] = {}
+        self._largest: dict[SchedulingRules, tuple[Place, ...]] = {}
         self._reached: defaultdict[Search, int] = defaultdict(int)
 
     @classmethod
@@ -54,47 +65,56 @@ class NodeRooms:
     ) -> Generator[None, None, "NodeRooms"]:
         """Return the free room beside these pods, with pauses."""
         rooms = cls(nodes)
-        taken = IdentityCache[Room](_MOST_KINDS)
         for number, pod in enumerate(chain.from_iterable(each.values() for each in pods.values())):
             if number % _STEP == _STEP - 1:
                 yield
-            rooms._occupy(pod, taken)
+            rooms._occupy(pod)
         return rooms
 
-    def _occupy(self, pod: LivePod, taken: IdentityCache[Room]) -> None:
+    def _occupy(self, pod: LivePod) -> None:
         free = self._free.get(pod.node_name)
         if free is None:
             return
-        status = pod.status
-        parts = (pod.spec, status.container_statuses, status.init_container_statuses)
         try:
-            self._free[pod.node_name] = free - taken.get(parts, lambda: room_taken_by(pod))
+            self._free[pod.node_name] = free - self._taken_by(pod)
         except QuantityError:
             return
+
+    def _taken_by(self, pod: LivePod) -> Room:
+        """Return ``room_taken_by`` of the pod, once for all pods that share their parts."""
+        status = pod.status
+        parts = (pod.spec, status.container_statuses, status.init_container_statuses)
+        return self._taken.get(parts, lambda: room_taken_by(pod))
 
     def free(self, node: str) -> Room | None:
         """Return the free room of a node; None: it is unknown."""
         return self._free.get(node)
 
     def eligible(self, rules: SchedulingRules) -> tuple[str, ...]:
-        """Return the Ready, schedulable nodes on which pods with these rules may run."""
+        """Return the Ready, schedulable nodes on which pods with these rules may run.
+
+        Those that had the most free CPU come first.
+        """
         found = self._eligible.get(rules)
         if found is None:
-            found = tuple(
-                name for name, traits in self._traits.items() if is_eligible(rules, traits)
-            )
+            names = (name for name, traits in self._traits.items() if is_eligible(rules, traits))
+            found = tuple(sorted(names, key=lambda name: -self._free[name].cpu))
             self._eligible[rules] = found
         return found
 
     def find(self, pod: LivePod, needed: Room) -> str | None:
         """Return a node with room for the replacement of a pod; None: there is none.
 
-        The place of the pod itself counts as free. Other nodes are tried in order, and a node that
-        was too full for the same need before isn't tried again, because rooms only shrink.
+        The place of the pod itself counts as free. Rooms only shrink: a need that is too much for
+        the largest rooms of an earlier moment fits nowhere, and a node that was too full for the
+        same need before isn't tried again.
         """
-        if self._holds_in_place(pod, needed):
-            return pod.node_name
+        own = self._own_place(pod)
+        if own is not None and own.free.holds(needed):
+            return own.node
         if pod.rules.own_node_only:
+            return None
+        if not any(place.free.holds(needed) for place in self._largest_rooms(pod.rules)):
             return None
         nodes = self.eligible(pod.rules)
         search = (pod.rules, needed)
@@ -102,7 +122,20 @@ class NodeRooms:
             if self._free[nodes[index]].holds(needed):
                 return nodes[index]
             self._reached[search] = index + 1
+        self._largest.pop(pod.rules, None)  # they have shrunk
         return None
+
+    def largest_room(self, pod: LivePod, needed: Room) -> Place | None:
+        """Return the eligible node that lacks least of the need; None: no node is eligible.
+
+        The place of the pod itself counts as free.
+        """
+        own = self._own_place(pod)
+        places = [] if own is None else [own]
+        if not pod.rules.own_node_only:
+            largest = self._largest_rooms(pod.rules)
+            places += (Place(each.node, self._free[each.node]) for each in largest)
+        return max(places, key=lambda place: _share(place.free, needed), default=None)
 
     def take(self, node: str, pod: LivePod, needed: Room) -> None:
         """Record that the replacement of a pod will be on a node.
@@ -110,11 +143,46 @@ class NodeRooms:
         On the pod's own node only the difference is taken. The room that it leaves on its old node
         isn't used in this pass.
         """
-        more = needed - room_taken_by(pod) if node == pod.node_name else needed
+        more = needed - self._taken_by(pod) if node == pod.node_name else needed
         self._free[node] -= more
 
-    def _holds_in_place(self, pod: LivePod, needed: Room) -> bool:
+    def shrink(self, node: str, by: Room) -> None:
+        """Record that pods on the node take more."""
+        if node in self._free:
+            self._free[node] -= by
+
+    def _own_place(self, pod: LivePod) -> Place | None:
+        """Return the pod's node with the room without the pod; None: it isn't eligible any more."""
         traits, free = self._traits.get(pod.node_name), self._free.get(pod.node_name)
         if traits is None or free is None or not is_eligible(pod.rules, traits):
-            return False
-        return (free + room_taken_by(pod)).holds(needed)
+            return None
+        return Place(pod.node_name, free + self._taken_by(pod))
+
+    def _largest_rooms(self, rules: SchedulingRules) -> tuple[Place, ...]:
+        """Return the eligible nodes of which none has less room than another in every respect."""
+        found = self._largest.get(rules)
+        if found is None:
+            found = _without_smaller(Place(each, self._free[each]) for each in self.eligible(rules))
+            self._largest[rules] = found
+        return found
+
+
+def _without_smaller(places: Iterable[Place]) -> tuple[Place, ...]:
+    kept: list[Place] = []
+    for place in sorted(places, key=lambda each: (-each.free.cpu, -each.free.memory)):
+        free = place.free
+        if not any(
+            free.memory <= other.free.memory and free.pods <= other.free.pods for other in kept
+        ):
+            kept.append(place)
+    return tuple(kept)
+
+
+def _share(free: Room, needed: Room) -> float:
+    """Return the part of the need that the room holds, of the resource that it lacks most."""
+    amounts = (
+        (free.cpu, needed.cpu),
+        (free.memory, needed.memory),
+        (free.pods, needed.pods),
+    )
+    return min((has / needs for has, needs in amounts if needs), default=1.0)

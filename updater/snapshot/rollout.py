@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from common.api.core import Pod
-from common.api.workloads import DaemonSet, Deployment, RollingUpdate, StatefulSet
+from common.api.workloads import DaemonSet, Deployment, StatefulSet
+from common.target.pod_counts import ROLLING_DEFAULTS, resolved_amount
 
 _COMPLETE = "NewReplicaSetAvailable"
 _PAUSED = "DeploymentPaused"
 _RECREATE = "Recreate"
 _ON_DELETE = "OnDelete"
-_DEFAULTS = RollingUpdate()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ def _of_deployment(found: Deployment) -> Rollout | None:
         return None
     strategy = found.spec.strategy
     recreates = strategy.type == _RECREATE
-    rolling = strategy.rolling_update or _DEFAULTS
-    unavailable = _resolved(rolling.max_unavailable, replicas, default="25%")
-    if not unavailable and not _resolved(rolling.max_surge, replicas, default="25%", up=True):
+    rolling = strategy.rolling_update or ROLLING_DEFAULTS
+    unavailable = resolved_amount(rolling.max_unavailable, replicas, default="25%")
+    if not unavailable and not resolved_amount(rolling.max_surge, replicas, default="25%", up=True):
         unavailable = 1
     return Rollout(
         replicas=replicas,
@@ -102,14 +102,14 @@ def _of_stateful_set(found: StatefulSet) -> Rollout | None:
     Source: k8s.io/kubernetes pkg/controller/statefulset, ``getStatefulSetMaxUnavailable``.
     """
     strategy, status, replicas = found.spec.update_strategy, found.status, _replicas(found)
-    rolling = strategy.rolling_update or _DEFAULTS
+    rolling = strategy.rolling_update or ROLLING_DEFAULTS
     observed = status.observed_generation >= found.metadata.generation
     same = status.current_revision == status.update_revision
     kept = rolling.partition
     reached = bool(kept) and status.updated_replicas >= replicas - kept
     if strategy.type == _ON_DELETE or (observed and (same or reached)):
         return None
-    unavailable = max(_resolved(rolling.max_unavailable, replicas, default=1), 1)
+    unavailable = max(resolved_amount(rolling.max_unavailable, replicas, default=1), 1)
     return Rollout(
         replicas=replicas,
         max_unavailable=min(unavailable, replicas),
@@ -128,8 +128,8 @@ def _of_daemon_set(found: DaemonSet) -> Rollout | None:
     if strategy.type == _ON_DELETE or (observed and updated):
         return None
     desired = status.desired_number_scheduled
-    rolling = strategy.rolling_update or _DEFAULTS
-    unavailable = _resolved(rolling.max_unavailable, desired, default=1, up=True)
+    rolling = strategy.rolling_update or ROLLING_DEFAULTS
+    unavailable = resolved_amount(rolling.max_unavailable, desired, default=1, up=True)
     return Rollout(
         replicas=desired,
         max_unavailable=min(unavailable, desired),
@@ -139,18 +139,3 @@ def _of_daemon_set(found: DaemonSet) -> Rollout | None:
 
 def _replicas(found: Deployment | StatefulSet) -> int:
     return 1 if found.spec.replicas is None else found.spec.replicas
-
-
-def _resolved(amount: int | str | None, total: int, *, default: int | str, up: bool = False) -> int:
-    """Return a number of pods; a percentage of ``total`` is rounded down, or ``up``.
-
-    Any other text is zero.
-    """
-    amount = default if amount is None else amount
-    if isinstance(amount, int):
-        return amount
-    percent = amount.removesuffix("%")
-    if percent == amount or not percent.isdecimal():
-        return 0
-    exact = int(percent) * total
-    return -(-exact // 100) if up else exact // 100

@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     address: str = some_flag(
         "--webhook-address", default="", parse=str, help="Where.", env="WEBHOOK_ADDRESS"
     )
+    shapes: tuple[str, ...] = flag(
+        "--shape", default=(), parse=str, group="General", help="Each.", is_repeated=True
+    )
     patience: timedelta = flag(
         "--patience",
         alias="--wait",
@@ -93,6 +96,10 @@ def read(*argv: str, environ: dict[str, str] | None = None) -> Settings:
         pytest.param(["--interval=1h30m"], {"interval": timedelta(minutes=90)}, id="a duration"),
         pytest.param(["--ignored=a,b"], {"ignored": ("a", "b")}, id="a list"),
         pytest.param(["--ignored="], {"ignored": ()}, id="an empty list"),
+        pytest.param(["--shape=a,b"], {"shapes": ("a,b",)}, id="a repeated flag once"),
+        pytest.param(
+            ["--shape=a", "--shape", "b"], {"shapes": ("a", "b")}, id="a repeated flag twice"
+        ),
         pytest.param(["-v", "2"], {"verbosity": 2}, id="the short name"),
         pytest.param(["-v=2"], {"verbosity": 2}, id="the short name with an equals sign"),
         pytest.param(["--v=2"], {"verbosity": 2}, id="the short name with two dashes"),
@@ -176,7 +183,8 @@ def test_help_lists_the_groups_of_a_class_before_those_of_its_bases(
     assert {title: [f.name for f in fields] for title, fields in groups(Settings).items()} == {
         "Timing": ["interval"],
         "General": [
-            *("count", "port", "rate", "register", "ignored", "address", "patience"),
+            *("count", "port", "rate", "register", "ignored", "address", "shapes"),
+            "patience",
             "verbosity",
         ],
         "Leaders": ["elect"],

@@ -243,6 +243,18 @@ CASES = [
          "no pods now; new ones get the target", pods=()),
     Case("within the range, nine percent from the target", OK, R.CLOSE_TO_TARGET,
          "close to the target", vpa=vpa(numbers=recommended(target={"cpu": "455m"}, **WIDE))),
+    Case("a target that nodes cap", OK, R.RECOMMENDATION_ONLY,
+         "only recommends; the target is lowered to fit a node",
+         vpa=vpa("Off", conditions=[("CappedByNodes", "")])),
+    Case("a target above all nodes", OK, R.RECOMMENDATION_ONLY,
+         "only recommends; the target fits no known node",
+         vpa=vpa("Off", conditions=[("ExceedsKnownNodes", "")])),
+    Case("a target that a quota bounds", OK, R.RECOMMENDATION_ONLY,
+         "only recommends; a ResourceQuota bounds the target",
+         vpa=vpa("Off", conditions=[("CappedByQuota", "")])),
+    Case("a condition of nodes without a recommendation", NO_DATA, R.NO_SAMPLES,
+         "no usage has been measured yet",
+         vpa=vpa("Off", numbers=None, conditions=[("ExceedsKnownNodes", "")])),
     Case("at the target", OK, R.AT_TARGET, "all pods have the target", pods=pods(requests=SMALL)),
 ]  # fmt: skip
 

@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from common.api.core import Pod
 from common.quantity import Quantity
+from common.scheduling.pod_claims import claims_of
 from recommender.sources.cached_pod import CachedPod
 from recommender.sources.conversion import pod_facts
 from recommender.sources.oom_kills import kills_between, kills_in
@@ -88,3 +90,59 @@ def test_a_cached_pod_gives_the_same_oom_kills() -> None:
         complete("web-0", **dead), initial=False
     )
     assert len(kills_between(cached("web-0"), cached("web-0", **dead))) == 1
+
+
+def scheduled(**spec: Any) -> CachedPod:
+    containers = [{"name": "app", "resources": {"requests": {"memory": "1Gi"}}}]
+    pod = {
+        "metadata": {"name": "web-0", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+        "spec": {"containers": containers, **spec},
+    }
+    return msgspec.json.decode(json.dumps(pod).encode(), type=CachedPod)
+
+
+def test_replicas_share_scheduling_rules_and_whole_specs() -> None:
+    spec: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}, "overhead": {"cpu": "1"}}
+    one, other = scheduled(**spec, nodeName="n1"), scheduled(**spec, nodeName="n2")
+    assert one.rules is other.rules
+    assert one.whole_spec is other.whole_spec
+    assert one.rules.node_selector == (("disk", "ssd"),)
+
+
+def test_a_pod_of_regular_containers_has_one_spec() -> None:
+    pod = scheduled(nodeName="n1", tolerations=[{"operator": "Exists"}])
+    assert pod.whole_spec is pod.spec
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(
+            {"initContainers": [{"name": "first", "resources": {"requests": {"cpu": "3"}}}]},
+            id="a plain init container",
+        ),
+        pytest.param(
+            {
+                "initContainers": [
+                    {
+                        "name": "proxy",
+                        "restartPolicy": "Always",
+                        "resources": {"requests": {"cpu": "3"}},
+                    }
+                ]
+            },
+            id="a native sidecar that isn't scaled",
+        ),
+        pytest.param({"overhead": {"cpu": "3"}}, id="overhead"),
+        pytest.param({"resources": {"requests": {"cpu": "3"}}}, id="pod-level resources"),
+    ],
+)
+def test_the_shape_has_all_that_the_scheduler_counts(spec: dict[str, Any]) -> None:
+    assert claims_of(scheduled(**spec).shape.spec).needed({}).cpu == 3000
+
+
+def test_replicas_share_the_facts_that_decide_on_quotas() -> None:
+    spec: dict[str, Any] = {"priorityClassName": "high", "activeDeadlineSeconds": 60}
+    one, other = scheduled(**spec, nodeName="n1"), scheduled(**spec, nodeName="n2")
+    assert one.spec is other.spec
+    assert (one.spec.priority_class_name, one.spec.active_deadline_seconds) == ("high", 60)

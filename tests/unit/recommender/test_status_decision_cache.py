@@ -6,13 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from common.api.core import Container, PodSpec
+from common.scheduling.eligibility import ANYWHERE
+from common.scheduling.pod_claims import PodShape, claims_of
+from common.scheduling.room import Room
+from recommender.estimate.step_reasons import StepReason
 from recommender.model.keys import VpaKey
 from recommender.model.usage import ContainerGroup
+from recommender.publish.pod_limits import LimitRoom, PodLimit, VpaLimits
+from recommender.publish.status import ConditionType
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
 from recommender.publish.status_difference import NOTICEABLE_CHANGE
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 WEB = ContainerGroup(vpa=VpaKey("shop", "web"), container="app", rows=(0,), has_pods=True)
+POD = PodShape(ANYWHERE, PodSpec())
 INPUTS = DecisionInputs(
     controlled_by="",
     version="7",
@@ -87,3 +95,49 @@ def test_differences_within_the_tolerance_are_ignored(difference: float) -> None
     furthest = estimated * (1 + tolerance(difference))
     assert (furthest - published) / published <= NOTICEABLE_CHANGE
     assert tolerance(difference) >= 0.0
+
+
+# Limits
+
+
+def limits(*cpu: int, pod: PodShape = POD) -> VpaLimits:
+    rooms = tuple(
+        LimitRoom(room=Room(each, 1 << 30, 110), title="n", sentence="n has room") for each in cpu
+    )
+    limit = PodLimit(
+        reason=StepReason.NODES,
+        rooms=rooms,
+        lowered=ConditionType.CAPPED_BY_NODES,
+        unmet=ConditionType.EXCEEDS_KNOWN_NODES,
+    )
+    return VpaLimits(pod=pod, claims=claims_of(pod.spec), limits=(limit,))
+
+
+FITTED = Room(1000, 1 << 20, 1)
+OTHER_POD = PodShape(ANYWHERE, PodSpec(containers=(Container(name="other"),)))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "admitted", "want"),
+    [
+        pytest.param(None, None, None, True, id="no limits"),
+        pytest.param(limits(500), limits(500), None, True, id="equal limits"),
+        pytest.param(limits(500), limits(501), None, False, id="the pod was capped"),
+        pytest.param(limits(4000), limits(1000), FITTED, True, id="it still fits exactly"),
+        pytest.param(limits(4000), limits(999), FITTED, False, id="it fits no more"),
+        pytest.param(limits(4000), limits(), FITTED, False, id="no node is left"),
+        pytest.param(limits(4000), None, FITTED, False, id="limits end"),
+        pytest.param(None, limits(4000), None, False, id="limits begin"),
+        pytest.param(
+            limits(4000), limits(2000, pod=OTHER_POD), FITTED, False, id="the pod has changed"
+        ),
+    ],
+)
+def test_a_decision_holds_while_the_limits_lead_to_it(
+    then: VpaLimits | None,
+    now: VpaLimits | None,
+    admitted: Room | None,
+    want: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    cached = replace(CACHED, inputs=replace(INPUTS, limits=then), admitted=admitted)
+    assert cached.holds(replace(INPUTS, limits=now), NOW) is want

@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from common.api.core import PodSpec
 from common.labels import EVERYTHING, NOTHING, Selector, from_map
+from common.scheduling.eligibility import ANYWHERE
+from common.scheduling.pod_claims import PodShape
 from recommender.model.aggregates import AggregationRules, History
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.model.column_table import Ints
@@ -326,3 +329,41 @@ def test_a_checkpoint_excludes_the_running_window() -> None:
     assert running.memory.save(ints(0))[0].reference == NOW + DAY
     assert ended.memory.save(ints(0))[0].weights == {26: 10000}
     assert usage.aggregates.memory.total[aggregate(usage)] == 1  # the model itself is unchanged
+
+
+# Shapes of pods
+
+OLD = PodShape(ANYWHERE, PodSpec(node_name="old"))
+NEW = PodShape(ANYWHERE, PodSpec(node_name="new"))
+
+
+def with_shapes(*pods: tuple[PodFacts, PodShape | None]) -> Usage:
+    usage = Usage()
+    usage.put_autoscaler(WEB, MATCHING, ())
+    for one, shape in pods:
+        usage.put_pod(one, NOW, shape)
+    return usage
+
+
+V1, V2 = {"app": "web", "version": "1"}, {"app": "web", "version": "2"}
+
+
+def test_the_shape_of_a_vpa_is_that_of_the_pod_that_came_last() -> None:
+    usage = with_shapes((pod(labels=V1), OLD), (pod("web-2", labels=V2), NEW))
+    assert usage.pod_shape(WEB) is NEW
+    usage.put_pod(pod(labels=V1), NOW, OLD)  # known already
+    assert usage.pod_shape(WEB) is NEW
+    usage.remove_pod(PodKey("shop", "web-2"))
+    assert usage.pod_shape(WEB) is OLD
+    usage.remove_pod(PodKey("shop", "web-1"))
+    assert usage.pod_shape(WEB) is None
+
+
+def test_a_pod_that_a_vpa_does_not_match_gives_it_no_shape() -> None:
+    assert with_shapes((pod(labels={"app": "db"}), NEW)).pod_shape(WEB) is None
+
+
+def test_a_pod_with_new_labels_takes_its_shape_along() -> None:
+    usage = with_shapes((pod(labels={"app": "db"}), NEW))
+    usage.put_pod(pod(labels=V1), NOW, NEW)
+    assert usage.pod_shape(WEB) is NEW

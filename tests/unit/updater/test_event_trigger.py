@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+import node_drafts as rooms
 from builders import container, recommendation, vpa
 from common.api.autoscaling import ContainerRecommendation, UpdateMode, VerticalPodAutoscaler
 from common.api.core import (
@@ -18,12 +19,14 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import Taint
 from common.errors import ServerError
 from common.kube.cache import Change
 from sandbox import virtual_time
 from sandbox.virtual_time import VirtualClock
 from updater.event_trigger import (
     EventTrigger,
+    gives_room,
     is_event_of_node,
     is_event_of_pod,
     is_event_of_vpa,
@@ -166,6 +169,45 @@ NODE_CHANGES = {
 @pytest.mark.parametrize(("old", "new", "want"), NODE_CHANGES.values(), ids=NODE_CHANGES)
 def test_events_of_a_node(old: LiveNode | None, new: LiveNode | None, *, want: bool) -> None:
     assert is_event_of_node(Change(old, new)) is want
+
+
+LABELLED = msgspec.structs.replace(
+    rooms.node("b"), metadata=ObjectMeta(name="b", labels={"disk": "ssd"})
+)
+TAINT = (Taint(key="gpu", effect="NoSchedule"),)
+ROOM_CHANGES = {
+    "new and Ready": (None, rooms.node("b"), True),
+    "new, not Ready yet": (None, rooms.node("b", ready=False), False),
+    "became Ready": (rooms.node("b", ready=False), rooms.node("b"), True),
+    "is no longer Ready": (rooms.node("b"), rooms.node("b", ready=False), False),
+    "uncordoned": (rooms.node("b", cordoned=True), rooms.node("b"), True),
+    "cordoned": (rooms.node("b"), rooms.node("b", cordoned=True), False),
+    "grew": (rooms.node("b"), rooms.node("b", cpu="4"), True),
+    "shrank": (rooms.node("b"), rooms.node("b", cpu="1"), False),
+    "without its taint": (rooms.node("b", taints=TAINT), rooms.node("b"), True),
+    "with another label": (rooms.node("b"), LABELLED, True),
+    "unchanged": (rooms.node("b"), rooms.node("b"), False),
+    "gone": (rooms.node("b"), None, False),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "want"), ROOM_CHANGES.values(), ids=ROOM_CHANGES)
+def test_changes_that_give_room(old: LiveNode | None, new: LiveNode | None, *, want: bool) -> None:
+    assert gives_room(Change(old, new)) is want
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_new_node_starts_a_pass_if_a_pod_waits_for_room(*, waits: bool) -> None:
+    async def main(clock: VirtualClock) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        trigger = EventTrigger(60.0, waits_for_room=lambda: waits)
+        trigger.on_vpa(Change(None, vpa_with()))
+        due = loop.time() + 60
+        loop.call_later(10, trigger.on_node, Change(None, rooms.node("b")))
+        await trigger.rest(due, stop=stop)
+        assert due - loop.time() == pytest.approx(50 if waits else 0)
+
+    virtual_time.run(main)
 
 
 # Pauses between passes

@@ -131,7 +131,7 @@ ROOMY = {"cpu": "4", "memory": "1Gi"}
 LITTLE = {"cpu": "100m", "memory": "128Mi"}
 ONE_LESS = {"cpu": "249m", "memory": "256Mi"}
 ONE_MORE = {"cpu": "251m", "memory": "256Mi"}
-PART = {"cpu": "100m", "memory": "256Mi"}
+PART = {"cpu": "200m", "memory": "256Mi"}  # the largest step on FULL
 CPU, MORE_CPU = {"cpu": "250m"}, {"cpu": "500m"}
 
 

@@ -1,10 +1,12 @@
-"""Partial resizes: the changes of an infeasible resize that a node can hold (X102)."""
+"""Partial resizes: the largest step of a resize that a node can hold (X102, X138)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.api.core import (
     Container,
@@ -20,7 +22,13 @@ from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.qos import qos_class
 from common.resources import parse_quantities
-from updater.resize.partial_resize import PartialResize, plan_part, total_request
+from updater.resize.partial_resize import (
+    PartialResize,
+    StepRules,
+    plan_part,
+    share,
+    total_request,
+)
 from updater.snapshot.live_node import NodeCapacity
 
 Amounts = Mapping[str, str]
@@ -75,6 +83,8 @@ def part(
     node: Amounts | None,
     init: tuple[Container, ...] = (),
     overhead: Amounts | None = None,
+    min_allowed: Amounts | None = None,
+    min_change: float = 0.1,
 ) -> PartialResize | None:
     given = pod(*containers, init=init, overhead=overhead)
     wanted = tuple(
@@ -93,7 +103,9 @@ def part(
     capacity = None
     if node is not None:
         capacity = NodeCapacity(node="node", allocatable=parse_quantities(node))
-    return plan_part(given, wanted, names, containers=amounts, capacity=capacity)
+    least = {} if min_allowed is None else parse_quantities(min_allowed)
+    rules = StepRules(min_change=min_change, min_allowed=dict.fromkeys(names, least))
+    return plan_part(given, wanted, names, containers=amounts, capacity=capacity, rules=rules)
 
 
 def patched_values(found: PartialResize | None) -> dict[str, str] | None:
@@ -134,6 +146,8 @@ class Case:
     node: Amounts | None = field(default_factory=lambda: NODE)
     init: tuple[Container, ...] = ()
     overhead: Amounts | None = None
+    min_allowed: Amounts | None = None
+    min_change: float = 0.1
 
 
 ONE = {"cpu": "1", "memory": "1Gi"}
@@ -149,38 +163,83 @@ CASES = [
     Case(
         id="too much cpu, memory that fits",
         containers=(wants(ONE, {"cpu": "5", "memory": "2Gi"}),),
-        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        sent={"c0 requests cpu": "4", "c0 requests memory": "2Gi"},
         rest={"c0": {"cpu": "5"}},
     ),
     Case(
         id="a neighbour that lacks memory",
         containers=(wants(ONE, {"cpu": "9"}), wants(ONE, {"memory": "3Gi"})),
-        sent={"c1 requests memory": "3Gi"},
+        sent={"c0 requests cpu": "3", "c1 requests memory": "3Gi"},
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
         id="a decrease",
         containers=(wants(ONE, {"cpu": "9"}), wants(ONE, {"cpu": "500m"})),
-        sent={"c1 requests cpu": "500m"},
+        sent={"c0 requests cpu": "3500m", "c1 requests cpu": "500m"},
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
-        id="containers in order",
+        id="containers share the room equally, in whole millicores",
+        containers=(
+            wants({"cpu": "1"}, {"cpu": "3"}),
+            wants({"cpu": "1"}, {"cpu": "4"}),
+            wants({"cpu": "1"}, {"cpu": "5"}),
+        ),
+        sent={"c0 requests cpu": "1333m", "c1 requests cpu": "1333m", "c2 requests cpu": "1334m"},
+        rest={"c0": {"cpu": "3"}, "c1": {"cpu": "4"}, "c2": {"cpu": "5"}},
+    ),
+    Case(
+        id="a container that lacks little gets all of it",
         containers=(wants(ONE, {"cpu": "3"}), wants(ONE, {"cpu": "2"})),
-        sent={"c0 requests cpu": "3"},
-        rest={"c1": {"cpu": "2"}},
+        sent={"c0 requests cpu": "2", "c1 requests cpu": "2"},
+        rest={"c0": {"cpu": "3"}},
     ),
     Case(
-        id="a container that is too large leaves room for the next",
-        containers=(wants(ONE, {"cpu": "4"}), wants(ONE, {"cpu": "3"})),
-        sent={"c1 requests cpu": "3"},
-        rest={"c0": {"cpu": "4"}},
+        id="whole MiB of memory",
+        node={"cpu": "4", "memory": "4195Mi"},
+        containers=(wants(ONE, {"memory": "9Gi"}), wants(ONE, {"memory": "4Gi"})),
+        sent={"c0 requests memory": "2097Mi", "c1 requests memory": "2097Mi"},
+        rest={"c0": {"memory": "9Gi"}, "c1": {"memory": "4Gi"}},
     ),
     Case(
-        id="exactly the allocatable",
+        id="one millicore more than the allocatable",
         containers=(wants(ONE, {"cpu": "3"}), wants(ONE, {"cpu": "1001m"})),
-        sent={"c0 requests cpu": "3"},
-        rest={"c1": {"cpu": "1001m"}},
+        sent={"c0 requests cpu": "2999m", "c1 requests cpu": "1001m"},
+        rest={"c0": {"cpu": "3"}},
+    ),
+    Case(
+        id="exactly a tenth of what is missing",
+        containers=(wants({"cpu": "3"}, {"cpu": "13"}),),
+        sent={"c0 requests cpu": "4"},
+        rest={"c0": {"cpu": "13"}},
+    ),
+    Case(
+        id="less than a tenth of what is missing is too small for a step",
+        containers=(wants({"cpu": "3"}, {"cpu": "13001m"}),),
+    ),
+    Case(
+        id="exactly the update threshold",
+        containers=(wants({"cpu": "3200m"}, {"cpu": "5"}),),
+        min_change=0.25,
+        sent={"c0 requests cpu": "4"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="less than the update threshold is too small for a step",
+        containers=(wants({"cpu": "3201m"}, {"cpu": "5"}),),
+        min_change=0.25,
+    ),
+    Case(
+        id="a step to exactly minAllowed",
+        containers=(wants(ONE, {"cpu": "5"}),),
+        min_allowed={"cpu": "4"},
+        sent={"c0 requests cpu": "4"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="no step to less than minAllowed",
+        containers=(wants(ONE, {"cpu": "5"}),),
+        min_allowed={"cpu": "4001m"},
     ),
     Case(
         id="a later decrease makes room for an earlier increase",
@@ -189,10 +248,14 @@ CASES = [
             wants(ONE, {"cpu": "500m"}),
             wants({"cpu": "0", "memory": "1Gi"}, {"memory": "9Gi"}),
         ),
-        sent={"c0 requests cpu": "3500m", "c1 requests cpu": "500m"},
+        sent={
+            "c0 requests cpu": "3500m",
+            "c1 requests cpu": "500m",
+            "c2 requests memory": "6Gi",
+        },
         rest={"c2": {"memory": "9Gi"}},
     ),
-    Case(id="no change fits", containers=(wants(ONE, {"cpu": "5"}),)),
+    Case(id="no change fits", containers=(wants({"cpu": "4"}, {"cpu": "5"}),)),
     Case(id="all changes fit, so size is not the reason", containers=(wants(ONE, {"cpu": "2"}),)),
     Case(id="no targets", containers=(SMALL,)),
     Case(
@@ -208,7 +271,7 @@ CASES = [
         containers=(wants(ONE, {"cpu": "2", "memory": "512Mi"}),),
     ),
     Case(
-        id="an infeasible request in the spec is reset to the actual one",
+        id="an infeasible request in the spec is replaced by the step",
         containers=(
             ContainerCase(
                 has=ONE,
@@ -216,17 +279,18 @@ CASES = [
                 asks={"cpu": "9", "memory": "2Gi"},
             ),
         ),
-        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        sent={"c0 requests cpu": "4", "c0 requests memory": "2Gi"},
         rest={"c0": {"cpu": "9"}},
     ),
     Case(
         id="the partial resize is done",
         containers=(
-            ContainerCase(has={"cpu": "1", "memory": "2Gi"}, wants={"cpu": "9", "memory": "2Gi"}),
+            ContainerCase(has={"cpu": "4", "memory": "2Gi"}, wants={"cpu": "9", "memory": "2Gi"}),
         ),
     ),
     Case(
         id="an added request can't be removed",
+        node={"cpu": "0", "memory": "8Gi"},
         containers=(
             ContainerCase(
                 has={"memory": "1Gi"},
@@ -246,9 +310,9 @@ CASES = [
             ),
         ),
         sent={
-            "c0 requests cpu": "1",
+            "c0 requests cpu": "4",
             "c0 requests memory": "2Gi",
-            "c0 limits cpu": "2",
+            "c0 limits cpu": "8",
             "c0 limits memory": "4Gi",
         },
         rest={"c0": {"cpu": "9"}},
@@ -264,9 +328,9 @@ CASES = [
             ),
         ),
         sent={
-            "c0 requests cpu": "1",
+            "c0 requests cpu": "4",
             "c0 requests memory": "2Gi",
-            "c0 limits cpu": "1",
+            "c0 limits cpu": "4",
             "c0 limits memory": "2Gi",
         },
         rest={"c0": {"cpu": "9"}},
@@ -275,21 +339,21 @@ CASES = [
         id="a native sidecar counts beside the containers",
         init=(SIDECAR,),
         containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
-        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        sent={"c0 requests cpu": "3", "c0 requests memory": "2Gi"},
         rest={"c0": {"cpu": "3001m"}},
     ),
     Case(
         id="a plain init container does not count",
         init=(HUGE,),
         containers=(wants(ONE, {"cpu": "5", "memory": "8Gi"}),),
-        sent={"c0 requests cpu": "1", "c0 requests memory": "8Gi"},
+        sent={"c0 requests cpu": "4", "c0 requests memory": "8Gi"},
         rest={"c0": {"cpu": "5"}},
     ),
     Case(
         id="the overhead of the pod counts",
         overhead={"cpu": "1"},
         containers=(wants(ONE, {"cpu": "3001m", "memory": "2Gi"}),),
-        sent={"c0 requests cpu": "1", "c0 requests memory": "2Gi"},
+        sent={"c0 requests cpu": "3", "c0 requests memory": "2Gi"},
         rest={"c0": {"cpu": "3001m"}},
     ),
 ]
@@ -297,7 +361,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_plan_part(case: Case) -> None:
-    found = part(*case.containers, node=case.node, init=case.init, overhead=case.overhead)
+    found = part(
+        *case.containers,
+        node=case.node,
+        init=case.init,
+        overhead=case.overhead,
+        min_allowed=case.min_allowed,
+        min_change=case.min_change,
+    )
     plan_sent = patched_values(found)
     assert rest(found) == case.rest
     if plan_sent is None or case.sent is None:
@@ -321,7 +392,9 @@ def test_a_pod_with_pod_level_resources_has_no_partial_resize() -> None:
     whole = Pod(metadata=given.metadata, spec=spec, status=given.status)
     wanted = (WantedResources(requests=parse_quantities({"cpu": "5", "memory": "2Gi"})),)
     capacity = NodeCapacity(node="node", allocatable=parse_quantities(NODE))
-    assert plan_part(whole, wanted, ["c0"], containers={}, capacity=capacity) is None
+    rules = StepRules(min_change=0.1, min_allowed={})
+    part = plan_part(whole, wanted, ["c0"], containers={}, capacity=capacity, rules=rules)
+    assert part is None
 
 
 @pytest.mark.parametrize("seed", range(500))
@@ -361,7 +434,10 @@ def test_every_partial_resize_is_valid(seed: int) -> None:
         for resource, amount in parse_quantities(one.wants).items():
             left = found.rest.get(f"c{index}", {})
             given = requests[f"c{index}"][resource]
-            assert given == (parse_quantities(one.has)[resource] if resource in left else amount)
+            if resource in left:
+                assert parse_quantities(one.has)[resource] <= given < amount
+            else:
+                assert given == amount
 
 
 def _drawn(random: Random) -> ContainerCase:
@@ -390,3 +466,70 @@ def _times(amounts: Amounts, factor: int) -> dict[str, str]:
         + ("m" if name == "cpu" else "Mi")
         for name, value in amounts.items()
     }
+
+
+# Steps
+
+
+@given(
+    lacks=st.dictionaries(st.sampled_from("abcd"), st.integers(1, 10**13), min_size=1),
+    room=st.integers(-10, 10**14),
+    more=st.integers(0, 10**13),
+)
+def test_shares_stay_within_the_room_and_what_is_lacking_and_grow_with_the_room(
+    lacks: dict[str, int], room: int, more: int
+) -> None:
+    found, larger = share(lacks, room), share(lacks, room + more)
+    assert sum(found.values()) <= max(room, 0)
+    assert all(0 <= found[name] <= lack for name, lack in lacks.items())
+    assert all(found[name] <= larger[name] for name in lacks)
+    assert room < sum(lacks.values()) or found == lacks
+
+
+@given(
+    has=st.integers(1, 4000),
+    lacks=st.lists(st.integers(1, 20_000), min_size=1, max_size=3),
+    rooms=st.lists(st.integers(0, 3000), min_size=1, max_size=6),
+)
+def test_repeated_steps_reach_the_target_and_never_exceed_the_node(
+    has: int, lacks: list[int], rooms: list[int]
+) -> None:
+    """The node grows from step to step; in the end it has room for everything."""
+    present = [has] * len(lacks)
+    targets = [has + lack for lack in lacks]
+    bound = sum(present)
+    for room in rooms:
+        bound += room
+        found = part(
+            *(
+                wants({"cpu": f"{now}m"}, {"cpu": f"{target}m"})
+                for now, target in zip(present, targets, strict=True)
+            ),
+            node={"cpu": f"{bound}m"},
+        )
+        if found is None:
+            continue
+        after = [each["cpu"].milli for each in found.requests.values()]
+        assert sum(after) <= bound
+        assert all(now <= then for now, then in zip(present, after, strict=True))
+        assert all(then <= target for then, target in zip(after, targets, strict=True))
+        missing = sum(targets) - sum(present)
+        assert 10 * (sum(after) - sum(present)) >= missing
+        present = after
+    whole = part(
+        *(
+            wants({"cpu": f"{now}m"}, {"cpu": f"{target}m"})
+            for now, target in zip(present, targets, strict=True)
+        ),
+        node={"cpu": f"{sum(targets)}m"},
+    )
+    assert whole is None, "everything fits, so the whole resize is sent"
+
+
+def test_the_detail_of_a_step_has_the_numbers_of_step_and_rest() -> None:
+    found = part(wants(ONE, {"cpu": "5", "memory": "9Gi"}), node=NODE)
+    assert found is not None
+    assert found.detail == (
+        "container c0: cpu 4 of 5 now, 1 more when the node has room, "
+        "memory 8Gi of 9Gi now, 1Gi more when the node has room"
+    )

@@ -44,7 +44,7 @@ IN_PLACE, OR_RECREATE = UpdateMode.IN_PLACE, UpdateMode.IN_PLACE_OR_RECREATE
 OLD, TARGET = {"cpu": "100m", "memory": "128Mi"}, {"cpu": "250m", "memory": "256Mi"}
 MORE = {"cpu": "500m", "memory": "512Mi"}
 MEMORY = {"memory": "128Mi"}
-PART = {"cpu": "100m", "memory": "256Mi"}
+PART = {"cpu": "200m", "memory": "256Mi"}  # the largest step on FULL
 FULL, ROOMY = {"cpu": "200m", "memory": "1Gi"}, {"cpu": "4", "memory": "1Gi"}
 RULES = Rules(features=FeatureGates(in_place=True), checks_outcomes=False)
 CAPACITY = ForbiddenError("no", reason="Forbidden", causes=(Cause(reason="NodeCapacity"),))

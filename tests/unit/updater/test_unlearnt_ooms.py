@@ -32,6 +32,7 @@ from common.features import FeatureGates
 from common.patches import Operation
 from common.quantity import parse_value
 from updater.decision import Action, Decision, Reason
+from updater.resize.memory_decrease import MemoryUse
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import UpdaterState
@@ -132,9 +133,11 @@ ONE = replace(OPEN, disruption=replace(OPEN.disruption, min_replicas=1))
 async def one_pass(
     given: ClusterSnapshot, *, state: UpdaterState | None = None
 ) -> tuple[Decision, Sequence[Operation], UpdaterState]:
-    """Return the decision, the operations of a resize, and the state."""
+    """Return the decision, the operations of a resize, and the state; containers use no memory."""
     actuator = RecordingActuator()
-    after = await run(given, actuator, state=state, rules=ONE)
+    names = (each.name for pod in given.autoscaled[0].pods for each in pod.spec.containers)
+    unused = dict.fromkeys(names, MemoryUse(most=0, newest=NOW))
+    after = await run(given, actuator, state=state, rules=ONE, memory_use={"uid-web-0": unused})
     decision = after.of("uid-web-0").decision
     assert decision is not None
     sent = [call[3] for call in actuator.calls if call[0] == "resize"]

@@ -54,6 +54,8 @@ class SlowActuator(RecordingActuator):
         vpa: VerticalPodAutoscaler,
         operations: Sequence[Operation],
         reason: Reason,
+        *,
+        detail: str = "",
     ) -> Pod:
         await self.answer()
         resized = await RecordingActuator.resize(self, pod, vpa, operations, reason)
@@ -75,6 +77,7 @@ async def planned(given: RandomCluster) -> dict[str, Decision]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
 
 
@@ -85,6 +88,7 @@ def planned_calls(given: RandomCluster) -> list[Call]:
         given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
     )
     found: list[Call] = []
     for scaled in given.snapshot.autoscaled:
@@ -124,6 +128,7 @@ async def state_after_pass(
         state=given.state,
         rules=given.rules,
         admission_ready=given.admission_ready,
+        memory_use=given.memory_use,
         registry=registry,
     )
 
@@ -190,6 +195,7 @@ async def test_the_random_clusters_have_nearly_all_reasons() -> None:
         Reason.REPLACEMENT_LACKS_RECOMMENDATION,
         *(Reason.RESIZE_FAILED_REPEATEDLY, Reason.RESIZE_NOT_SERVED, Reason.GONE),
         *(Reason.VPA_CHANGED, Reason.UNBOOST_FAILED, Reason.EVICTION_REFUSED),
+        *(Reason.NO_CAPACITY, Reason.CAPACITY_REQUESTED, Reason.CAPACITY_REFUSED),
         *(Reason.EVICTION_FAILED, Reason.RATE_LIMITED, Reason.NO_TURN),
     }
     assert set(Reason) - set(seen) <= failures, seen

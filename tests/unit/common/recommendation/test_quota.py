@@ -248,6 +248,22 @@ def test_a_pod_frees_its_resources_its_overhead_and_itself() -> None:
     assert {name: found.get(name) for name in wanted} == parse_quantities(wanted)
 
 
+@pytest.mark.parametrize(
+    ("limits", "freed"),
+    [
+        pytest.param({"cpu": "1"}, "1250m", id="overhead is added to a limit"),
+        pytest.param({}, None, id="without a limit it is none"),
+    ],
+)
+def test_overhead_frees_limits(limits: Amounts, freed: str | None) -> None:
+    plain = pod(containers=(container(requests={"cpu": "1"}, limits=limits),))
+    one = structs.replace(plain, spec=structs.replace(plain.spec, overhead={"cpu": "250m"}))
+
+    found = freed_by(one).get("limits.cpu")
+
+    assert found == (None if freed is None else Quantity.parse(freed))
+
+
 def test_several_resources_and_another_message() -> None:
     freed = parse_quantities({"requests.cpu": "100m", "limits.memory": "1Gi"})
     both = SENTENCE.format(

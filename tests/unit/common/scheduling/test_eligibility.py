@@ -4,11 +4,20 @@ import msgspec
 import pytest
 
 from common.api.scheduling import SchedulablePodSpec, Taint
-from common.scheduling.eligibility import NodeTraits, SchedulingRules, is_eligible, rules_of
+from common.scheduling.eligibility import (
+    NodeTraits,
+    SchedulingRules,
+    is_eligible,
+    keys_of,
+    rules_of,
+)
 
 SMALL = NodeTraits(name="small", labels={"size": "small", "disks": "2", "zone": "a"})
 GPU = NodeTraits(name="gpu", taints=(Taint(key="gpu", value="yes", effect="NoSchedule"),))
 PREFERRED = NodeTraits(taints=(Taint(key="gpu", effect="PreferNoSchedule"),))
+TEMPLATE = NodeTraits(
+    labels={"size": "large"}, open_keys=frozenset({"team"}), open_domains=("k8s.io", "gke.io")
+)
 POOL = NodeTraits(labels={"size": "large"}, choices={"zone": ("a", "b")}, is_open=True)
 
 
@@ -96,6 +105,14 @@ POOLS = [
     ("NotIn leaves a choice", requiring(("zone", "NotIn", ["a"])), POOL, True),
     ("NotIn leaves no choice", requiring(("zone", "NotIn", ["a", "b"])), POOL, False),
 ]
+TEMPLATES = [
+    ("a key that is open", selecting(team="blue"), TEMPLATE, True),
+    ("a key of an open domain", requiring(("k8s.io/arch", "In", ["arm64"])), TEMPLATE, True),
+    ("a key of its subdomain", requiring(("cloud.gke.io/x", "In", ["1"])), TEMPLATE, True),
+    ("a domain that ends alike", requiring(("not-k8s.io/arch", "Exists", [])), TEMPLATE, False),
+    ("a key without a domain", selecting(**{"k8s.io": "x"}), TEMPLATE, False),
+    ("a label with another value", selecting(size="small"), TEMPLATE, False),
+]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +121,7 @@ POOLS = [
         pytest.param(*case, id=f"{kind}: {name}")
         for kind, cases in {
             "selector": SELECTED, "affinity": AFFINITY, "taints": TAINTED, "pool": POOLS,
+            "template": TEMPLATES,
         }.items()
         for name, *case in cases
     ],
@@ -127,6 +145,13 @@ def test_pods_of_a_daemonset_keep_their_other_requirements() -> None:
     large = named("small", key="size", operator="In", values=["large"])
     assert large.own_node_only
     assert not is_eligible(large, SMALL)
+
+
+def test_the_keys_that_rules_name() -> None:
+    affinity = requiring(("size", "In", ["large"]), ("zone", "Exists", []))
+    assert keys_of(affinity) == {"size", "zone"}
+    assert keys_of(selecting(disks="2")) == {"disks"}
+    assert keys_of(rules('{"tolerations": [{"key": "gpu"}]}')) == frozenset()
 
 
 def test_transient_taints_say_nothing_of_a_node() -> None:

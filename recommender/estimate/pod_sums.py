@@ -1,0 +1,179 @@
+"""The sum that a pod requests, or is limited to, as a function of the targets of its containers."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from common.quantity import ZERO, Quantity
+from common.recommendation.pod_amounts import Amounts, Phase, PodAmounts
+from common.resources import CPU, RESOURCES, ResourceQuantities
+from common.scheduling.capping import Claims, capped_in_proportion
+
+REQUESTS = "requests"
+LIMITS = "limits"
+
+Targets = Mapping[str, int]
+"""Millicores or bytes by container."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSum:
+    """The sum over containers that run at the same time.
+
+    ``ratios`` are those of the scaled containers: 1 for a request, and for a limit its ratio to the
+    request. ``present`` are their present amounts, which stay without a target. ``fixed`` is the
+    sum of everything else.
+    """
+
+    fixed: int
+    ratios: Mapping[str, Fraction] = field(default_factory=dict)
+    present: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, targets: Targets) -> int:
+        """Return the sum with these targets."""
+        return self._kept(targets) + sum(self._parts(targets).values())
+
+    def capped(self, targets: Targets, minimums: Targets, most: int) -> Targets:
+        """Return targets whose sum is at most ``most``, lowered in proportion.
+
+        No target gets below its minimum, so the sum may stay above ``most``.
+        """
+        parts = self._parts(targets)
+        claims = Claims(
+            targets=parts, minimums=self._parts({name: minimums.get(name, 0) for name in parts})
+        )
+        lowered = capped_in_proportion(claims, most - self._kept(targets))
+        found = dict(targets)
+        for name, part in lowered.items():
+            if part < parts[name]:
+                least = min(minimums.get(name, 0), targets[name])
+                found[name] = max(least, _floor(part / self.ratios[name]))
+        return found
+
+    def _kept(self, targets: Targets) -> int:
+        return self.fixed + sum(
+            amount for name, amount in self.present.items() if name not in targets
+        )
+
+    def _parts(self, targets: Targets) -> dict[str, int]:
+        return {
+            name: -_floor(-ratio * targets[name])
+            for name, ratio in self.ratios.items()
+            if name in targets
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodSum:
+    """The sum over a whole pod: the largest of its phases, of which the last one stays."""
+
+    phases: tuple[PhaseSum, ...]
+
+    @property
+    def fixed(self) -> int:
+        """Return the sum of the running containers that aren't scaled."""
+        return self.phases[-1].fixed
+
+    @property
+    def is_scaled(self) -> bool:
+        """Return whether a target changes the sum."""
+        return bool(self.phases[-1].ratios)
+
+    def of(self, targets: Targets) -> int:
+        """Return the sum with these targets."""
+        return max(phase.of(targets) for phase in self.phases)
+
+    def capped(self, targets: Targets, minimums: Targets, most: int) -> Targets:
+        """Return targets with which the pod's sum is at most ``most``, if the minimums allow."""
+        for phase in self.phases:
+            targets = phase.capped(targets, minimums, most)
+        return targets
+
+
+def pod_sums(
+    amounts: PodAmounts,
+    scaled: Mapping[str, Collection[str]],
+    *,
+    overhead: ResourceQuantities,
+    fixed_limits: Collection[str] = (),
+    template: Mapping[str, Amounts] | None = None,
+) -> Mapping[str, PodSum]:
+    """Return the sums of a pod by the names that quotas use, such as ``limits.memory``.
+
+    ``scaled`` are the containers with a target, by resource; those in ``fixed_limits`` keep their
+    limits. ``template`` are the resources in the workload's pod template, by container: they decide
+    the ratio of limit and request, because a new pod starts from them. A pod-level amount replaces
+    the sum of the containers, and no target changes it. ``overhead`` counts in requests, and in
+    limits if the pod has any.
+    """
+    names = set[str]().union(*scaled.values())
+    phases, stated = amounts.phases(names), template or {}
+    found: dict[str, PodSum] = {}
+    for resource in RESOURCES:
+        mine = frozenset(scaled.get(resource, ()))
+        more = units(resource, overhead.get(resource, ZERO))
+        for part in (REQUESTS, LIMITS):
+            follow = mine if part == REQUESTS else mine.difference(fixed_limits)
+            sums = tuple(_phase_sum(each, part, resource, follow, stated) for each in phases)
+            if amounts.stanza is not None and resource in _of(amounts.stanza, part):
+                sums = (PhaseSum(units(resource, _of(amounts.stanza, part)[resource])),)
+            is_limited = any(each.fixed or each.ratios for each in sums)
+            if more and (part == REQUESTS or is_limited):
+                sums = tuple(replace(each, fixed=each.fixed + more) for each in sums)
+            found[f"{part}.{resource}"] = PodSum(sums)
+    return found
+
+
+def _phase_sum(
+    phase: Phase,
+    part: str,
+    resource: str,
+    follow: Collection[str],
+    stated: Mapping[str, Amounts],
+) -> PhaseSum:
+    """Return the sum of a phase; the amounts of the containers in ``follow`` follow targets."""
+    fixed = units(resource, _of(phase.fixed, part).get(resource, ZERO))
+    ratios: dict[str, Fraction] = {}
+    present: dict[str, int] = {}
+    for name, each in phase.scaled.items():
+        ratio = None
+        if name in follow:
+            sources = (stated.get(name), each)
+            ratio = Fraction(1) if part == REQUESTS else limit_ratio(resource, sources)
+        now = units(resource, _of(each, part).get(resource, ZERO))
+        if ratio is None:
+            fixed += now
+        else:
+            ratios[name], present[name] = ratio, now
+    return PhaseSum(fixed, ratios, present)
+
+
+def limit_ratio(resource: str, sources: Sequence[Amounts | None]) -> Fraction | None:
+    """Return the ratio of limit and request in the first source with a limit; None without one.
+
+    A limit without a request follows the recommended request as it is.
+
+    Source: ``common.recommendation.limit_scaling``.
+    """
+    for source in sources:
+        limit = ZERO if source is None else source.limits.get(resource, ZERO)
+        if source is None or limit.is_zero:
+            continue
+        request = source.requests.get(resource, ZERO)
+        if request.is_zero:
+            return Fraction(1)
+        return Fraction(units(resource, limit), units(resource, request))
+    return None
+
+
+def units(resource: str, amount: Quantity) -> int:
+    """Return millicores or bytes, rounded up."""
+    return amount.milli if resource == CPU else amount.value
+
+
+def _of(amounts: Amounts, part: str) -> ResourceQuantities:
+    return amounts.requests if part == REQUESTS else amounts.limits
+
+
+def _floor(number: Fraction) -> int:
+    return number.numerator // number.denominator

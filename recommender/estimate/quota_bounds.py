@@ -1,0 +1,162 @@
+"""Bounds on the pods of VPAs, so that their next rollouts fit the ResourceQuotas of a namespace.
+
+The pods of a workload may use what a quota has left and what they use now. Workloads whose VPAs
+compete for this room share it (see ``quota_sharing``).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from common.api.core import ResourceQuota
+from common.quantity import ZERO, QuantityError
+from common.recommendation.quota_scopes import ScopeFacts, is_counted
+from common.resources import RESOURCES, ResourceQuantities, parse_quantities
+from recommender.estimate.pod_sums import LIMITS, REQUESTS, PodSum, Targets, units
+from recommender.estimate.quota_sharing import Claim, divide
+
+K = TypeVar("K", bound=Hashable)
+
+_NOTHING: Targets = {}
+_SUMS: Mapping[str, str] = {
+    **{name: f"{REQUESTS}.{name}" for name in RESOURCES},
+    **{f"{part}.{name}": f"{part}.{name}" for part in (REQUESTS, LIMITS) for name in RESOURCES},
+}
+"""The sum that a resource of a quota counts, by the resource's name in the quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUse:
+    """Equal pods of a workload, and what each of them uses of a quota."""
+
+    count: int
+    used: ResourceQuantities  # by the names in quotas
+    facts: ScopeFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWorkload:
+    """A workload with a VPA, which needs a part of the quotas of its namespace."""
+
+    pods: int  # at most, during a rollout
+    uses: tuple[PodUse, ...]
+    facts: ScopeFacts  # of the pods to come
+    sums: Mapping[str, PodSum]  # of one of these pods, by name: limits.memory
+    claims: Mapping[str, Claim]  # of all pods, by the same names
+    is_applied: bool = True  # False: the VPA changes no pod, and doesn't compete
+
+    def used(self, quota: ResourceQuota, name: str, resource: str) -> int:
+        """Return what the present pods certainly use of a quota."""
+        return sum(
+            each.count * units(resource, each.used.get(name, ZERO))
+            for each in self.uses
+            if is_counted(quota.spec, each.facts)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedTargets:
+    """What a VPA wants for its containers, by resource and container."""
+
+    uncapped: Mapping[str, Targets]
+    targets: Mapping[str, Targets]  # after the policy
+    minimums: Mapping[str, Targets]
+
+
+def claims_of(sums: Mapping[str, PodSum], wanted: WantedTargets, pods: int) -> Mapping[str, Claim]:
+    """Return what a number of pods needs, for each sum that depends on targets."""
+    found: dict[str, Claim] = {}
+    for name, pod in sums.items():
+        if not pod.is_scaled:
+            continue
+        resource = name.rpartition(".")[2]
+        targets = wanted.targets.get(resource, _NOTHING)
+        floors = wanted.minimums.get(resource, _NOTHING)
+        least = {each: min(target, floors.get(each, 0)) for each, target in targets.items()}
+        uncapped = pod.phases[-1].of(wanted.uncapped.get(resource, _NOTHING)) - pod.fixed
+        found[name] = Claim(
+            least=pods * pod.of(least),
+            need=pods * pod.of(targets),
+            fixed=pods * pod.fixed,
+            weight=pods * uncapped,
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaBound:
+    """The most that the sum of a pod may be, so that all pods of its workload fit a quota."""
+
+    quota: str
+    name: str  # of the resource, as the quota names it: cpu, requests.cpu, limits.memory
+    hard: int  # millicores or bytes
+    others: int  # used by pods that don't compete
+    rivals: int  # VPAs that share the rest, besides its own
+    pods: int  # of the workload during a rollout
+    most: int  # for one pod
+    pod: PodSum = field(repr=False)
+
+    @property
+    def resource(self) -> str:
+        """Return the container resource: cpu or memory."""
+        return self.name.rpartition(".")[2]
+
+
+def quota_bounds(
+    quotas: Iterable[ResourceQuota], workloads: Mapping[K, QuotaWorkload]
+) -> Mapping[K, tuple[QuotaBound, ...]]:
+    """Return the bounds of each workload by the quotas that certainly count its pods.
+
+    A workload whose VPA changes no pod doesn't compete: its present pods count as those of others,
+    and it is bounded by what the competing ones leave. A quota that can't be read, or has no usage
+    yet, bounds nothing.
+    """
+    found: dict[K, list[QuotaBound]] = {}
+    for quota in quotas:
+        try:
+            hard, used = parse_quantities(quota.status.hard), parse_quantities(quota.status.used)
+        except QuantityError:
+            continue
+        names = [name for name in _SUMS if name in hard and name in used]
+        members = {
+            key: each
+            for key, each in workloads.items()
+            if names and each.pods > 0 and is_counted(quota.spec, each.facts)
+        }
+        for name in names:
+            there = {key: each for key, each in members.items() if _SUMS[name] in each.claims}
+            resource = name.rpartition(".")[2]
+            amounts = units(resource, hard[name]), units(resource, used[name])
+            for key, bound in _bounds(quota, name, amounts, there):
+                found.setdefault(key, []).append(bound)
+    return {key: tuple(bounds) for key, bounds in found.items()}
+
+
+def _bounds(
+    quota: ResourceQuota, name: str, amounts: tuple[int, int], members: Mapping[K, QuotaWorkload]
+) -> Iterable[tuple[K, QuotaBound]]:
+    """Yield the bounds by one resource of a quota; ``amounts`` are its hard limit and its usage."""
+    hard, used = amounts
+    resource = name.rpartition(".")[2]
+    now = {key: each.used(quota, name, resource) for key, each in members.items()}
+    rivals = [key for key, each in members.items() if each.is_applied]
+    room = min(hard, hard - used + sum(now[key] for key in rivals))
+    claims = {key: members[key].claims[_SUMS[name]] for key in rivals}
+    shares = divide(room, claims)
+    left = room - sum(claims[key].taken(share) for key, share in shares.items())
+    for key, each in members.items():
+        is_rival = key in shares
+        whole = shares[key] if is_rival else min(hard, left + now[key])
+        yield (
+            key,
+            QuotaBound(
+                quota=quota.metadata.name,
+                name=name,
+                hard=hard,
+                others=hard - room - (0 if is_rival else now[key]),
+                rivals=len(rivals) - is_rival,
+                pods=each.pods,
+                most=max(0, whole // each.pods),
+                pod=each.sums[_SUMS[name]],
+            ),
+        )

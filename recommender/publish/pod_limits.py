@@ -1,0 +1,257 @@
+"""Limits on what the pod of a recommendation may request, and targets that are lowered to fit them.
+
+A limit has rooms, of which the pod must fit one: nodes that it may run on have several, a quota has
+one. The targets of all containers of the pod are lowered together, in proportion, and never below
+minAllowed. ``uncappedTarget`` stays.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Protocol
+
+from common.quantity import Quantity
+from common.recommendation.amounts import ContainerAmounts
+from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
+from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers
+from common.scheduling.room import Room
+from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
+from recommender.estimate.step_reasons import StepReason
+from recommender.model.keys import VpaKey
+from recommender.publish.status import ConditionType, LimitFinding, listed
+from recommender.sources.target_resolution import LoadedVpa
+
+_MIB = 1 << 20
+_LOWERED = "TargetsLowered"
+_LOWERED_TEXT = "{names}: the target is lowered, so that a pod fits. {room}."
+_MAY_BE_MADE = "MayBeMade"
+_MAY_BE_MADE_TEXT = "The pod of the target fits no known node. {room}. {guess}, so it stays."
+_STILL_OPEN_TEXT = "{guess}. Without it the pod of the lowered target does not fit. {room}."
+_CANNOT_FIT = "MinimumsTooLarge"
+_CANNOT_FIT_TEXT = (
+    "The pod does not fit, not even with the smallest targets of its containers: minAllowed, or "
+    "the minimum of a recommendation. {room}. So the target stays."
+)
+_NO_ROOM = "NoRoom"
+_NO_ROOM_TEXT = "{room}. So the target stays."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRoom:
+    """A room that the pod may take."""
+
+    room: Room  # for one pod
+    title: str  # orders equal rooms
+    sentence: str  # states the room with its numbers, or the guess; without the full stop
+    is_known: bool = True  # False: a guess, such as a node that an autoscaler may make or not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLimit:
+    """A bound on the sum of a pod's requests: the pod must fit one of the rooms."""
+
+    reason: StepReason
+    rooms: tuple[LimitRoom, ...]
+    lowered: ConditionType  # set while targets are lowered
+    unmet: ConditionType  # set while the pod fits no known room
+    no_room: str = ""  # states that there is no known room; without the full stop
+
+    def admits(self, pod: Room) -> bool:
+        """Return True if a known room holds a pod."""
+        return any(each.is_known and each.room.holds(pod) for each in self.rooms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpaLimits:
+    """The limits of one VPA's pods, and what the pods request besides the targets."""
+
+    pod: PodShape
+    claims: PodClaims
+    limits: tuple[PodLimit, ...]
+
+    def admit(self, pod: Room) -> bool:
+        """Return True if all limits admit a pod."""
+        return all(each.admits(pod) for each in self.limits)
+
+
+class LimitSource(Protocol):
+    """A source of limits, such as nodes or quotas."""
+
+    def begin(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
+        """Follow the cluster; called once in each cycle, before ``limit``."""
+        ...
+
+    def limit(self, key: VpaKey, loaded: LoadedVpa, pod: PodShape) -> PodLimit | None:
+        """Return the limit for the pods of a VPA; None: there is none, or it isn't known.
+
+        The result is the same object until the limit changes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """The recommendation within the limits."""
+
+    processed: PostProcessed
+    findings: tuple[LimitFinding, ...] = ()
+    admitted: Room | None = None  # what the pod needs, if all limits admit it unchanged
+
+
+def within_limits(
+    processed: PostProcessed, limits: VpaLimits | None, estimation: EstimationSettings
+) -> Limited:
+    """Lower the targets of a recommendation so that its pod fits all limits, one after another.
+
+    A capped container's bounds are at most its capped target, as with maxAllowed. If the pod fits
+    no room even with all containers at their minimum, the recommendation stays.
+    """
+    if limits is None or not limits.limits or not processed.amounts:
+        return Limited(processed=processed)
+    minimums = _minimums(processed, estimation)
+    needed = limits.claims.needed(_targets(processed.amounts))
+    found, findings = processed, list[LimitFinding]()
+    for limit in limits.limits:
+        found = _within(found, limit, limits.claims, minimums, findings)
+    admitted = None if findings else needed
+    return Limited(processed=found, findings=tuple(findings), admitted=admitted)
+
+
+def _within(
+    processed: PostProcessed,
+    limit: PodLimit,
+    claims: PodClaims,
+    minimums: Targets,
+    findings: list[LimitFinding],
+) -> PostProcessed:
+    targets = _targets(processed.amounts)
+    needed = claims.needed(targets)
+    if limit.admits(needed):
+        return processed
+    if not limit.rooms:
+        message = _NO_ROOM_TEXT.format(room=limit.no_room)
+        findings.append(LimitFinding(limit.unmet, _NO_ROOM, message))
+        return processed
+    nearest = _nearest(limit, targets, claims, minimums)
+    guess = next((each for each in limit.rooms if each.room.holds(needed)), None)
+    if guess is not None:
+        message = _MAY_BE_MADE_TEXT.format(room=nearest, guess=guess.sentence)
+        findings.append(LimitFinding(limit.unmet, _MAY_BE_MADE, message))
+        return processed
+    best = _best(limit.rooms, targets, claims, minimums)
+    if best is None:
+        message = _CANNOT_FIT_TEXT.format(room=nearest)
+        findings.append(LimitFinding(limit.unmet, _CANNOT_FIT, message))
+        return processed
+    room, lowered = best
+    amounts = tuple(_lowered(one, targets, lowered, minimums) for one in processed.amounts)
+    names = [
+        one.name for one, before in zip(amounts, processed.amounts, strict=True) if one != before
+    ]
+    message = _LOWERED_TEXT.format(names=listed(names), room=room.sentence)
+    findings.append(LimitFinding(limit.lowered, _LOWERED, message))
+    if not limit.admits(claims.needed(_targets(amounts))):
+        message = _STILL_OPEN_TEXT.format(room=nearest, guess=room.sentence)
+        findings.append(LimitFinding(limit.unmet, _MAY_BE_MADE, message))
+    stage = ProcessingStage(
+        reason=limit.reason, amounts=amounts, by=dict.fromkeys(names, _quantities(room.room))
+    )
+    return replace(processed, stages=(*processed.stages, stage))
+
+
+def _best(
+    rooms: Sequence[LimitRoom], targets: Targets, claims: PodClaims, minimums: Targets
+) -> tuple[LimitRoom, Targets] | None:
+    """Return the room that keeps most of the targets, with what it keeps; None: the pod fits none.
+
+    It keeps the largest minimum of the kept shares of CPU and memory; of several rooms with the
+    same minimum, the largest sum; then the first title.
+    """
+    found: list[tuple[tuple[Fraction, Fraction], LimitRoom, Targets]] = []
+    for each in sorted(rooms, key=lambda room: room.title):
+        kept = claims.capped(targets, minimums, each.room)
+        if kept is not None:
+            shares = [_kept_share(resource, targets, kept) for resource in RESOURCES]
+            found.append(((min(shares), sum(shares, Fraction(0))), each, kept))
+    if not found:
+        return None
+    _, room, kept = max(found, key=lambda each: each[0])  # the first of equal ones
+    return room, kept
+
+
+def _nearest(limit: PodLimit, targets: Targets, claims: PodClaims, minimums: Targets) -> str:
+    """Return the sentence of the known room that keeps most, or else of the largest one."""
+    known = [each for each in limit.rooms if each.is_known]
+    if not known:
+        return limit.no_room
+    best = _best(known, targets, claims, minimums)
+    if best is not None:
+        return best[0].sentence
+    return max(known, key=lambda each: (each.room.memory, each.room.cpu, each.title)).sentence
+
+
+def _kept_share(resource: str, before: Targets, after: Targets) -> Fraction:
+    wanted = sum(each.get(resource, 0) for each in before.values())
+    kept = sum(each.get(resource, 0) for each in after.values())
+    return Fraction(kept, wanted) if wanted else Fraction(1)
+
+
+def _targets(amounts: Sequence[ContainerAmounts]) -> Targets:
+    return as_numbers((one.name, one.target) for one in amounts)
+
+
+def _minimums(processed: PostProcessed, estimation: EstimationSettings) -> Targets:
+    """Return minAllowed of each container, or the minimum of a recommendation if it is larger.
+
+    A pod without room for the minimum of a recommendation would hardly run.
+    """
+    amounts = processed.amounts
+    stated = (each.by for each in processed.stages if each.reason is StepReason.MIN_ALLOWED)
+    allowed: Mapping[str, ResourceQuantities] = next(stated, {})
+    own = as_numbers((one.name, allowed.get(one.name, {})) for one in amounts)
+    least = {
+        CPU: int(estimation.pod_min_cpu / len(amounts)),
+        MEMORY: int(estimation.pod_min_memory * _MIB / len(amounts)),
+    }
+    return {
+        name: {each: max(least[each], there.get(each, 0)) for each in RESOURCES}
+        for name, there in own.items()
+    }
+
+
+def _lowered(
+    one: ContainerAmounts, before: Targets, after: Targets, minimums: Targets
+) -> ContainerAmounts:
+    caps = {
+        resource: _cap(resource, amount, minimums[one.name][resource])
+        for resource, amount in after[one.name].items()
+        if amount < before[one.name][resource]
+    }
+    if not caps:
+        return one
+
+    def capped(values: ResourceQuantities) -> ResourceQuantities:
+        return {
+            name: min(value, caps[name]) if name in caps else value
+            for name, value in values.items()
+        }
+
+    return replace(
+        one,
+        target=capped(one.target),
+        lower_bound=capped(one.lower_bound),
+        upper_bound=capped(one.upper_bound),
+    )
+
+
+def _cap(resource: str, amount: int, minimum: int) -> Quantity:
+    """Return a lowered amount; memory in whole MiB if the minimum allows it."""
+    whole = amount // _MIB * _MIB
+    if resource == MEMORY and whole and whole >= minimum:
+        amount = whole
+    return quantity(resource, amount)
+
+
+def _quantities(room: Room) -> ResourceQuantities:
+    return {CPU: quantity(CPU, room.cpu), MEMORY: quantity(MEMORY, room.memory)}

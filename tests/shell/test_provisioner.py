@@ -1,0 +1,509 @@
+"""Requests for capacity on an API server: created, settled, refused, timed out and cleaned up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from builders import container
+from capacity_definitions import BUFFERS, REQUESTS, capacity_definition
+from common.api.core import PodSpec
+from common.errors import NotLeadingError
+from common.kube.client import KubeClient, PatchType
+from common.kube.endpoints import DEPLOYMENTS, NODES, POD_TEMPLATES, PODS, Endpoint
+from common.scheduling.room import Room
+from common.target.owners import Controller
+from sandbox import virtual_time
+from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
+from sandbox.cluster import Cluster, running_cluster
+from sandbox.scenario import parse_scenario
+from sandbox.virtual_time import VirtualClock
+from synced_caches import following
+from updater.capacity.capacity_requests import CapacityDemand, CapacityRequests, RequestStage
+from updater.capacity.provisioner import Provisioner
+from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.snapshot.caches import Caches
+from updater.snapshot.live_pod import MANAGER
+from workloads import DEFINITIONS
+
+SCENARIO = """
+nodes: [{name: node, count: 1, cpu: 4, memory: 8Gi}]
+namespaces: [shop]
+"""
+WEB = Controller("shop", "Deployment", "web", "apps/v1")
+NEED = Room(1000, 1 << 30, 1)
+SPEC = PodSpec(containers=(container(requests={"cpu": "1", "memory": "1Gi"}),))
+TEMPLATES = POD_TEMPLATES.as_dicts()
+
+
+def demand(workload: Controller = WEB, *, cpu: int = 1000, count: int = 2) -> CapacityDemand:
+    return CapacityDemand(
+        workload=workload,
+        vpa="uid-of-vpa",
+        vpa_name="web",
+        spec=SPEC,
+        need=Room(cpu, 1 << 30, 1),
+        count=count,
+    )
+
+
+@dataclass
+class World:
+    """A sandbox with a Deployment of two pods, and a provisioner."""
+
+    cluster: Cluster
+    admin: KubeClient
+    client: KubeClient
+    caches: Caches
+    clock: VirtualClock
+    provisioner: Provisioner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.provisioner = self.new_process()
+
+    def new_process(self, *, leads: Callable[[], None] = lambda: None) -> Provisioner:
+        return Provisioner(
+            self.client,
+            self.client.guarded(leads),
+            pods=self.caches.pods,
+            controllers=self.caches.controllers,
+            clock=self.clock,
+            limits=ProvisioningLimits(),
+        )
+
+    async def serve(self, *kinds: Endpoint[dict[str, Any]]) -> None:
+        for kind in kinds or (BUFFERS,):
+            await self.admin.create(DEFINITIONS, capacity_definition(kind))
+        await asyncio.sleep(1)
+
+    async def pass_(self, *demands: CapacityDemand) -> CapacityRequests:
+        return await self.provisioner.reconcile(demands, now=self.clock.now())
+
+    async def names(self, endpoint: Endpoint[dict[str, Any]]) -> list[str]:
+        listing = await self.admin.list(endpoint)
+        return [each["metadata"]["name"] for each in listing.items]
+
+    async def sizes(self) -> list[int]:
+        return [each["spec"]["replicas"] for each in (await self.admin.list(BUFFERS)).items]
+
+    async def deploy(self, replicas: int = 2) -> None:
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "containers": [{"name": "app", "image": "shop:1"}],
+                    "priorityClassName": "high",
+                },
+            },
+        }
+        body = {"metadata": {"name": "web"}, "spec": spec}
+        await self.admin.create(DEPLOYMENTS.as_dicts(), body, namespace="shop")
+        await asyncio.sleep(5)
+
+    async def delete_pods(self, count: int) -> None:
+        listing = await self.admin.list(PODS, namespace="shop")
+        for pod in listing.items[:count]:
+            await self.admin.delete(PODS, pod.metadata.name, namespace="shop")
+
+    async def condition(self, endpoint: Endpoint[dict[str, Any]], **condition: str) -> None:
+        (name,) = await self.names(endpoint)
+        await self.admin.patch(
+            endpoint,
+            name,
+            {"status": {"conditions": [condition]}},
+            patch_type=PatchType.MERGE,
+            namespace="shop",
+            subresource="status",
+        )
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [
+            (entry.verb, entry.resource)
+            for entry in self.cluster.audit(userAgent=MANAGER)
+            if entry.verb in ("create", "delete", "patch")
+        ]
+
+
+@asynccontextmanager
+async def world(clock: VirtualClock) -> AsyncIterator[World]:
+    async with (
+        running_cluster(parse_scenario(SCENARIO), clock=clock) as cluster,
+        cluster.client("test") as admin,
+        cluster.client(MANAGER) as client,
+    ):
+        caches = Caches.following(client)
+        opened = World(cluster, admin, client, caches, clock)
+        async with following((caches.pods, *caches.controllers.all()), opened.provisioner.run):
+            await opened.deploy()
+            yield opened
+
+
+def in_world(test: Callable[[World], Awaitable[None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with world(clock) as opened:
+            await test(opened)
+
+    virtual_time.run(main)
+
+
+def test_a_buffer_and_its_template_are_made_for_a_demand() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        requests = await opened.pass_(demand())
+        (buffer,) = (await opened.admin.list(BUFFERS)).items
+        (template,) = (await opened.admin.list(TEMPLATES)).items
+        request = requests.by_workload[WEB]
+        assert (request.stage, request.name) == (RequestStage.REQUESTED, buffer["metadata"]["name"])
+        assert request.until - opened.clock.now() == timedelta(minutes=10)
+        assert buffer["spec"]["podTemplateRef"] == {"name": template["metadata"]["name"]}
+        assert buffer["spec"]["replicas"] == 2
+        spec = template["template"]["spec"]
+        assert spec["priorityClassName"] == "high"
+        assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+
+    in_world(check)
+
+
+def test_a_provisioning_request_is_made_where_no_buffers_are_served() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve(REQUESTS)
+        await opened.pass_(demand())
+        (request,) = (await opened.admin.list(REQUESTS)).items
+        assert request["spec"]["podSets"][0]["count"] == 2
+        assert not (await opened.pass_()).by_workload
+        assert await opened.names(REQUESTS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)
+
+
+def test_buffers_come_before_provisioning_requests_and_in_the_newest_version() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve(BUFFERS, REQUESTS)
+        await opened.pass_(demand())
+        assert not await opened.names(REQUESTS)
+        (buffer,) = (await opened.admin.list(BUFFERS)).items
+        (entry,) = buffer["metadata"]["managedFields"]
+        assert entry["apiVersion"] == "autoscaling.x-k8s.io/v1beta1"
+
+    in_world(check)
+
+
+def test_the_same_demand_writes_nothing_and_another_count_resizes() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        before = opened.writes()
+        await opened.pass_(demand())
+        assert opened.writes() == before
+        await opened.pass_(demand(count=1))
+        assert opened.writes()[len(before) :] == [("patch", "capacitybuffers")]
+        assert await opened.sizes() == [1]
+
+    in_world(check)
+
+
+def test_another_need_replaces_buffer_and_template() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        old = await opened.names(BUFFERS)
+        await opened.pass_(demand(cpu=2000))
+        new = await opened.names(BUFFERS)
+        assert len(new) == 1
+        assert new != old
+        assert await opened.names(TEMPLATES) == new
+
+    in_world(check)
+
+
+def test_a_buffer_shrinks_and_goes_within_two_seconds_of_the_replacements_on_nodes() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        await opened.delete_pods(1)
+        await asyncio.sleep(3)
+        assert await opened.sizes() == [1]
+        await opened.delete_pods(1)
+        await asyncio.sleep(3)
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)
+
+
+def test_a_buffer_without_demand_stays_for_a_missing_replacement_for_a_minute() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand(count=1))
+        node = {"spec": {"unschedulable": True}}
+        await opened.admin.patch(NODES, "node-0", node, patch_type=PatchType.MERGE)
+        await opened.delete_pods(1)
+        await asyncio.sleep(5)
+        await opened.pass_()
+        await asyncio.sleep(50)
+        assert await opened.sizes() == [1]
+        await asyncio.sleep(12)
+        assert not await opened.names(BUFFERS)
+
+    in_world(check)
+
+
+def test_a_refused_buffer_is_withdrawn_and_requested_again_later() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        await opened.condition(
+            BUFFERS,
+            type="ReadyForProvisioning",
+            status="False",
+            message="no node group fits",
+            reason="error",
+        )
+        await asyncio.sleep(61)
+        refused = (await opened.pass_(demand())).by_workload[WEB]
+        assert (refused.stage, refused.message) == (RequestStage.REFUSED, "no node group fits")
+        assert not await opened.names(BUFFERS)
+        assert not await opened.names(TEMPLATES)
+        await asyncio.sleep(14 * 60)
+        await opened.pass_(demand())
+        assert not await opened.names(BUFFERS)
+        await asyncio.sleep(60)
+        await opened.pass_(demand())
+        assert await opened.names(BUFFERS)
+
+    in_world(check)
+
+
+def test_a_buffer_without_effect_is_withdrawn_after_the_time_out() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        await asyncio.sleep(599)
+        assert (await opened.pass_(demand())).by_workload[WEB].stage is RequestStage.REQUESTED
+        await asyncio.sleep(1)
+        assert (await opened.pass_(demand())).by_workload[WEB].stage is RequestStage.TIMED_OUT
+        assert not await opened.names(BUFFERS)
+
+    in_world(check)
+
+
+# Restarts
+
+
+def test_the_time_out_survives_a_restart() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        await asyncio.sleep(300)
+        opened.provisioner = opened.new_process()
+        before = opened.writes()
+        request = (await opened.pass_(demand())).by_workload[WEB]
+        assert request.until - opened.clock.now() == timedelta(minutes=5)
+        assert opened.writes() == before
+
+    in_world(check)
+
+
+def test_objects_of_a_former_process_are_deleted_without_demand() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve(BUFFERS, REQUESTS)
+        await opened.pass_(demand())
+        opened.provisioner = opened.new_process()
+        await opened.pass_()
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)
+
+
+def test_a_new_process_deletes_objects_of_both_kinds_and_what_a_crash_left() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve(REQUESTS)
+        await opened.pass_(demand())
+        await opened.serve(BUFFERS)
+        opened.provisioner = opened.new_process()
+        await opened.pass_(demand())
+        labels = {"app.kubernetes.io/managed-by": "vpa-updater"}
+        for endpoint, name in ((TEMPLATES, "vpa-orphan"), (BUFFERS, "vpa-unreadable")):
+            body = {"metadata": {"name": name, "labels": labels}, "template": {}, "spec": {}}
+            await opened.admin.create(endpoint, body, namespace="shop")
+        opened.provisioner = opened.new_process()
+        await opened.pass_()
+        for kind in (BUFFERS, REQUESTS, TEMPLATES):
+            assert await opened.names(kind) == []
+
+    in_world(check)
+
+
+def test_objects_of_others_stay() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        labels = {"app.kubernetes.io/managed-by": "helm"}
+        body = {"metadata": {"name": "spare", "labels": labels}, "template": {}, "spec": {}}
+        for endpoint in (TEMPLATES, BUFFERS):
+            await opened.admin.create(endpoint, body, namespace="shop")
+        await opened.pass_()
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == ["spare"]
+
+    in_world(check)
+
+
+@pytest.mark.parametrize("fails", ["podtemplates", "capacitybuffers"])
+def test_nothing_is_left_of_a_creation_that_fails_half_way(fails: str) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.cluster.api.faults.add(
+            ApiFault(
+                calls=Calls(resource=fails, verb="create"), effect=Effect(refuse=Refusal.FORBIDDEN)
+            )
+        )
+        refused = (await opened.pass_(demand())).by_workload[WEB]
+        assert refused.stage is RequestStage.REFUSED
+        assert refused.until - opened.clock.now() == timedelta(minutes=15)
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+        before = opened.writes()
+        again = (await opened.pass_(demand())).by_workload[WEB]
+        assert (again, opened.writes()) == (refused, before)
+
+    in_world(check)
+
+
+def test_a_process_that_lost_its_lease_writes_nothing() -> None:
+    def refuse() -> None:
+        raise NotLeadingError("the Lease may have run out")
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.provisioner = opened.new_process(leads=refuse)
+        assert not (await opened.pass_(demand())).by_workload
+        assert not opened.writes()
+
+    in_world(check)
+
+
+# Fallbacks
+
+
+def test_without_the_apis_requests_are_unavailable_until_they_are_served() -> None:
+    async def check(opened: World) -> None:
+        found = await opened.pass_(demand())
+        assert found.unavailable == "neither CapacityBuffer nor ProvisioningRequest is served"
+        assert found.by_workload[WEB].stage is RequestStage.REFUSED
+        await opened.serve()
+        assert (await opened.pass_()).unavailable
+        await asyncio.sleep(300)
+        assert not (await opened.pass_(demand())).unavailable
+        assert await opened.names(BUFFERS)
+
+    in_world(check)
+
+
+@pytest.mark.parametrize("refused", ["capacitybuffers", "podtemplates"])
+def test_without_the_rights_requests_are_unavailable(
+    refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        fault = ApiFault(
+            calls=Calls(resource=refused, verb="list"), effect=Effect(refuse=Refusal.FORBIDDEN)
+        )
+        opened.cluster.api.faults.add(fault)
+        for _ in range(3):
+            assert (await opened.pass_(demand())).unavailable
+            await asyncio.sleep(900)
+        lines = [each for each in caplog.records if "can't be requested" in each.message]
+        assert len(lines) == 1
+
+    in_world(check)
+
+
+def test_a_definition_that_goes_takes_its_objects_along() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        await opened.admin.delete(DEFINITIONS, "capacitybuffers.autoscaling.x-k8s.io")
+        await asyncio.sleep(2)
+        assert (await opened.pass_(demand())).unavailable
+        await asyncio.sleep(60)
+        await opened.pass_(demand())
+        assert not await opened.names(TEMPLATES)
+
+    in_world(check)
+
+
+def test_a_custom_workload_without_a_known_template_is_refused() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        robot = Controller("shop", "Robot", "marvin", "example.com/v1")
+        refused = (await opened.pass_(demand(robot))).by_workload[robot]
+        assert refused.message == "the pod template of kind Robot isn't known"
+
+    in_world(check)
+
+
+def test_a_workload_that_is_gone_is_refused() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        gone = Controller("shop", "Deployment", "gone", "apps/v1")
+        refused = (await opened.pass_(demand(gone))).by_workload[gone]
+        assert refused.message == 'deployments.apps "gone" not found'
+        assert not await opened.names(TEMPLATES)
+
+    in_world(check)
+
+
+def test_an_idle_provisioner_lists_every_ten_minutes() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+
+        def lists() -> int:
+            calls = opened.cluster.audit(userAgent=MANAGER)
+            return sum((each.verb, each.resource) == ("list", "capacitybuffers") for each in calls)
+
+        for _ in range(10):
+            await opened.pass_()
+            await asyncio.sleep(60)
+        assert lists() == 1
+        await opened.pass_()
+        assert lists() == 2
+
+    in_world(check)
+
+
+def test_a_creation_without_an_answer_is_found_in_the_next_pass() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_()
+        lost = ApiFault(
+            calls=Calls(resource="capacitybuffers", verb="create"),
+            effect=Effect(drop=True, done=True),
+        )
+        end = opened.cluster.api.faults.add(lost)
+        assert not (await opened.pass_(demand())).by_workload
+        end()
+        await opened.pass_()
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)
+
+
+def test_a_slow_api_server_delays_a_pass_by_half_a_minute_at_most() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        slow = ApiFault(calls=Calls(verb="create"), effect=Effect(delay=20))
+        end = opened.cluster.api.faults.add(slow)
+        began = opened.clock.now()
+        assert (await opened.pass_(demand())).unavailable == "the API server is slow"
+        assert opened.clock.now() - began == timedelta(seconds=30)
+        end()
+        await asyncio.sleep(30)
+        assert not (await opened.pass_()).unavailable
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)

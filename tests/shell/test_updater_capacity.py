@@ -1,0 +1,230 @@
+"""Evictions that wait for room in a cluster with a scheduler."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+
+from common.kube.endpoints import PODS
+from common.target.owners import Controller
+from sandbox.components import simulation_of
+from sandbox.kubelet.service import Kubelets
+from sandbox.scenario import parse_scenario
+from updater.capacity.capacity_requests import (
+    CapacityDemand,
+    CapacityMode,
+    CapacityRequest,
+    CapacityRequests,
+    RequestStage,
+)
+from updater.capacity.detection import CapacityDetection
+from updater.preview import PassPreview
+from updater_sandbox import UpdaterSandbox, in_updater_sandbox
+from workloads import DEFINITIONS
+
+NEW_NODE = "nodes: [{name: large, cpu: 8, memory: 16Gi}]"
+TOO_LARGE = "1900m"  # a node has 2 CPUs, and each pod requests 500m
+
+
+@asynccontextmanager
+async def new_node(sandbox: UpdaterSandbox) -> AsyncIterator[None]:
+    """Run another node until the context ends."""
+    scenario = parse_scenario(NEW_NODE)
+    async with (
+        sandbox.cluster.client("kubelet", user="system:node:new") as client,
+        asyncio.TaskGroup() as group,
+    ):
+        kubelets = Kubelets(
+            client,
+            sandbox.cluster.clock,
+            shapes=scenario.nodes,
+            simulation=simulation_of(scenario, scenario.version),
+        )
+        running = group.create_task(kubelets.run())
+        await kubelets.wait_ready()
+        await sandbox.settle()
+        yield
+        running.cancel()
+
+
+async def crowded(sandbox: UpdaterSandbox, mode: str = "Recreate") -> None:
+    """Create four pods of which no replacement has room, because each node has two pods."""
+    await sandbox.deploy(replicas=4)
+    await sandbox.autoscale(mode)
+    await sandbox.recommend(TOO_LARGE)
+
+
+def test_an_eviction_waits_for_a_node_and_follows() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        updater = sandbox.updater(capacity=CapacityMode.WAIT)
+        for _ in range(3):
+            await updater.run_once()
+            await sandbox.settle()
+        assert sandbox.calls("eviction") == []
+        assert updater.waits_for_room
+        messages = await sandbox.messages("EvictionSkipped")
+        assert all("no node has room: the replacement needs cpu 1900m" in each for each in messages)
+        async with new_node(sandbox):
+            await updater.run_once()
+            await sandbox.settle()
+            assert sandbox.calls("eviction") == [201, 201]
+            pods = await sandbox.admin.list(PODS, namespace="shop")
+            assert all(pod.spec.node_name for pod in pods.items)  # none is Pending
+
+    in_updater_sandbox(test)
+
+
+def test_without_the_check_the_pod_is_evicted() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        await sandbox.updater(capacity=CapacityMode.OFF).run_once()
+        assert sandbox.calls("eviction") == [201, 201]
+
+    in_updater_sandbox(test)
+
+
+def test_auto_waits_in_a_cluster_without_an_autoscaler() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        plan = await sandbox.updater(capacity=CapacityMode.AUTO).plan()
+        assert isinstance(plan, PassPreview)
+        assert "no_capacity" in {each.reason.value for each in plan.decisions.values()}
+
+    in_updater_sandbox(test)
+
+
+@dataclass(slots=True)
+class Provisioner:
+    """A provisioner that records demands, and answers as a test requests."""
+
+    stage: RequestStage = RequestStage.REQUESTED
+    unavailable: str = ""
+    fails: bool = False
+    demands: list[Sequence[CapacityDemand]] = field(default_factory=list)
+
+    async def reconcile(
+        self, demands: Sequence[CapacityDemand], *, now: datetime
+    ) -> CapacityRequests:
+        self.demands.append(demands)
+        if self.fails:
+            raise RuntimeError("a bug")
+        until = now + timedelta(minutes=10)
+        request = CapacityRequest(stage=self.stage, until=until, name="vpa-web")
+        requests: Mapping[Controller, CapacityRequest] = {
+            each.workload: request for each in demands
+        }
+        return CapacityRequests(by_workload=requests, unavailable=self.unavailable)
+
+
+async def serve_buffers(sandbox: UpdaterSandbox) -> None:
+    names = {
+        "plural": "capacitybuffers",
+        "singular": "capacitybuffer",
+        "kind": "CapacityBuffer",
+        "listKind": "CapacityBufferList",
+    }
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+    body = {
+        "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
+        "spec": {
+            "group": "autoscaling.x-k8s.io",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+    await sandbox.admin.create(DEFINITIONS, body)
+    await sandbox.settle()
+
+
+def test_capacity_is_requested_until_a_node_has_room() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        provisioner = Provisioner()
+        updater = sandbox.updater(capacity=CapacityMode.AUTO, provisioner=provisioner)
+        await updater.run_once()
+        await updater.run_once()
+        assert sandbox.calls("eviction") == []
+        ((first,), (second,)) = provisioner.demands
+        assert (first.workload.kind, first.workload.name) == ("Deployment", "web")
+        assert (first.count, first.need.cpu) == (2, 1900)
+        assert second == first
+        async with new_node(sandbox):
+            await updater.run_once()
+            assert sandbox.calls("eviction") == [201, 201]
+        assert provisioner.demands[-1] == ()
+
+    in_updater_sandbox(test)
+
+
+@pytest.mark.parametrize(
+    "provisioner",
+    [
+        pytest.param(Provisioner(unavailable="it is forbidden"), id="it reports that it can't"),
+        pytest.param(Provisioner(fails=True), id="an unexpected error"),
+    ],
+)
+def test_without_requests_the_check_goes_on(
+    provisioner: Provisioner, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        updater = sandbox.updater(capacity=CapacityMode.PROVISION, provisioner=provisioner)
+        for _ in range(3):
+            await updater.run_once()
+        assert sandbox.calls("eviction") == []
+
+    caplog.set_level(logging.INFO)
+    in_updater_sandbox(test)
+    lines = [line for line in caplog.records if line.message == "check of room before evictions"]
+    assert [line.__dict__["mode"] for line in lines] == ["provision", "wait"]
+    assert provisioner.demands[1:] == [(), ()]
+
+
+def test_a_refused_request_keeps_the_pod() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        provisioner = Provisioner(stage=RequestStage.REFUSED)
+        updater = sandbox.updater(capacity=CapacityMode.PROVISION, provisioner=provisioner)
+        await updater.run_once()
+        plan = await updater.plan()
+        assert isinstance(plan, PassPreview)
+        assert "capacity_refused" in {each.reason.value for each in plan.decisions.values()}
+        await updater.run_once()
+        assert sandbox.calls("eviction") == []
+        assert provisioner.demands[0] == provisioner.demands[1] != ()
+
+    in_updater_sandbox(test)
+
+
+def test_nodes_that_cannot_be_read_any_more_end_the_check_after_five_minutes() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        detection = CapacityDetection(sandbox.client, CapacityMode.WAIT, sees_all_pods=True)
+        modes = []
+        for fresh, pause in ((True, 0), (False, 299), (False, 1), (True, 0)):
+            await asyncio.sleep(pause)
+            modes.append(await detection.refresh(nodes_fresh=fresh, requests=None))
+        assert modes == [*(CapacityMode.WAIT,) * 2, CapacityMode.OFF, CapacityMode.WAIT]
+
+    in_updater_sandbox(test)
+
+
+def test_what_the_cluster_serves_is_looked_up_every_five_minutes() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        detection = CapacityDetection(sandbox.client, CapacityMode.AUTO, sees_all_pods=True)
+        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        await serve_buffers(sandbox)
+        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        await asyncio.sleep(300)
+        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.PROVISION
+
+    in_updater_sandbox(test)

@@ -1,0 +1,164 @@
+"""The memory usage of watched pods: calls, the running window, and failures."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fake_api import FakeApi, Reply, listing, named, status
+from fixed_clock import FixedClock
+from sandbox.times import rfc3339
+from updater.resize.memory_decrease import MemoryUse
+from updater.usage_watch import UsageWatch
+from updater_harness import NOW
+
+MIB, SECOND, MINUTE = 1 << 20, timedelta(seconds=1), timedelta(minutes=1)
+METRICS = "/apis/metrics.k8s.io/v1beta1"
+WEB = {"uid-web": ("shop", "web")}
+
+
+def usage(
+    name: str = "web", memory: Any = "10Mi", *, at: datetime = NOW, namespace: str = "shop"
+) -> dict[str, Any]:
+    containers = [{"name": "app", "usage": {"cpu": "1m", "memory": memory}}]
+    metrics: dict[str, Any] = named(
+        name, namespace=namespace, timestamp=rfc3339(at), window="30s", containers=containers
+    )
+    return metrics
+
+
+def one(name: str = "web", namespace: str = "shop") -> str:
+    return f"GET {METRICS}/namespaces/{namespace}/pods/{name}"
+
+
+def every(namespace: str = "") -> str:
+    return f"GET {METRICS}/namespaces/{namespace}/pods" if namespace else f"GET {METRICS}/pods"
+
+
+def pods(count: int, namespace: str = "shop") -> dict[str, tuple[str, str]]:
+    return {f"uid-{namespace}-{number}": (namespace, f"web-{number}") for number in range(count)}
+
+
+@asynccontextmanager
+async def watching() -> AsyncIterator[tuple[FakeApi, UsageWatch, FixedClock]]:
+    async with FakeApi() as api, api.client() as client:
+        clock = FixedClock(NOW)
+        yield api, UsageWatch(client, clock), clock
+
+
+def uses(watch: UsageWatch, uid: str = "uid-web") -> MemoryUse | None:
+    return watch.use.get(uid, {}).get("app")
+
+
+async def test_the_maximum_of_the_window_counts_with_the_time_of_the_newest_sample() -> None:
+    async with watching() as (api, watch, clock):
+        for memory in ("10Mi", "30Mi", "20Mi"):
+            api.on(one(), Reply(body=usage(memory=memory, at=clock.now())))
+            await watch.sample(WEB, within=5)
+            clock.forward(MINUTE)
+        assert uses(watch) == MemoryUse(most=30 * MIB, newest=NOW + 2 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("age", "most"),
+    [(15 * MINUTE, 30), (15 * MINUTE + SECOND, 10)],
+    ids=["15 minutes ago", "more than 15 minutes ago"],
+)
+async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int) -> None:
+    async with watching() as (api, watch, clock):
+        api.on(one(), Reply(body=usage(memory="30Mi")))
+        await watch.sample(WEB, within=5)
+        clock.forward(age)
+        api.on(one(), Reply(body=usage(at=clock.now())))
+        await watch.sample(WEB, within=5)
+        assert uses(watch) == MemoryUse(most=most * MIB, newest=clock.now())
+
+
+async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), Reply(body=usage()))
+        await watch.sample(WEB, within=5)
+        await watch.sample({}, within=5)
+        assert watch.use == {}
+        assert len(api.requests) == 1, "without watched pods nothing is read"
+
+
+@pytest.mark.parametrize(
+    ("watched", "routes"),
+    [
+        (pods(10), {one(f"web-{number}") for number in range(10)}),
+        (pods(11), {every("shop")}),
+        (pods(11) | pods(11, "bank"), {every("shop"), every("bank")}),
+        (
+            pods(10) | pods(10, "bank"),
+            {one(f"web-{number}", name) for number in range(10) for name in ("shop", "bank")},
+        ),
+        (pods(10) | pods(10, "bank") | pods(1, "farm"), {every()}),
+    ],
+    ids=[
+        "ten pods of a namespace are read one by one",
+        "eleven pods of a namespace are listed",
+        "two namespaces are listed",
+        "twenty pods are read one by one",
+        "more than twenty calls become one list",
+    ],
+)
+async def test_few_calls_read_the_usage(
+    watched: Mapping[str, tuple[str, str]], routes: set[str]
+) -> None:
+    async with watching() as (api, watch, _):
+        items = [usage(name, namespace=namespace) for namespace, name in watched.values()]
+        for namespace in ("shop", "bank"):
+            found = [each for each in items if each["metadata"]["namespace"] == namespace]
+            api.on(every(namespace), listing(*found))
+        api.on(every(), listing(*items))
+        for item in items:
+            meta = item["metadata"]
+            api.on(one(meta["name"], meta["namespace"]), Reply(body=item))
+        await watch.sample(watched, within=5)
+        assert set(api.routes) == routes
+        assert watch.use.keys() == watched.keys()
+        known = MemoryUse(most=10 * MIB, newest=NOW)
+        assert all(each == {"app": known} for each in watch.use.values())
+
+
+@pytest.mark.parametrize("memory", ["a lot", None, True, [], ""], ids=repr)
+async def test_an_unreadable_amount_is_no_usage(memory: Any) -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), Reply(body=usage(memory=memory)))
+        await watch.sample(WEB, within=5)
+        assert uses(watch) is None
+
+
+async def test_a_timestamp_in_the_future_counts_as_now() -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), Reply(body=usage(at=NOW + MINUTE)))
+        await watch.sample(WEB, within=5)
+        assert uses(watch) == MemoryUse(most=10 * MIB, newest=NOW)
+
+
+async def test_a_failure_is_logged_once_until_a_read_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger=UsageWatch.__module__)
+    async with watching() as (api, watch, _):
+        for reply in (status(403, "Forbidden"), status(503, "ServiceUnavailable")):
+            api.on(one(), reply)
+            await watch.sample(WEB, within=5)
+        assert uses(watch) is None
+        assert len(caplog.records) == 1
+        api.on(one(), Reply(body=usage()))
+        await watch.sample(WEB, within=5)
+        api.on(one(), status(403, "Forbidden"))
+        await watch.sample(WEB, within=5)
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO", "WARNING"]
+    assert uses(watch) is not None, "the samples of before stay in the window"
+
+
+async def test_a_server_that_does_not_answer_delays_a_pass_only_for_a_while() -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), Reply(chunks=[b"{"], hold=True))
+        await watch.sample(WEB, within=0.1)
+        assert uses(watch) is None

@@ -1,0 +1,96 @@
+"""The rooms for pods on the nodes that they may run on, beside DaemonSets."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from common.scheduling.pod_claims import claims_of, shape_of_template
+from common.scheduling.room import Room
+from node_objects import GIB, by_name, daemon_set, node, rules
+from recommender.nodes.cached_node import CachedNode
+from recommender.nodes.eligible_rooms import DaemonSetNeed, RoomFinder
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SMALL = node("small", cpu="4", memory="16Gi")
+LARGE = node("large", cpu="64", memory="256Gi", labels={"size": "large"})
+GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+TAINTED = node("gpu", cpu="128", memory="512Gi", taints=[GPU])
+NARROW = node("narrow", cpu="96", memory="64Gi")
+TOLERATION = {"key": "gpu", "operator": "Exists"}
+
+
+def need(name: str = "agent", **given: Any) -> DaemonSetNeed:
+    shape = shape_of_template(daemon_set(name, **given).spec.template)
+    return DaemonSetNeed(("kube-system", name), shape.rules, claims_of(shape.spec).needed({}))
+
+
+def finder(nodes: Sequence[CachedNode], *needs: DaemonSetNeed) -> RoomFinder:
+    found = RoomFinder()
+    found.index.update(by_name(*nodes), NOW)
+    found.update((), needs)
+    return found
+
+
+ROOMS = [
+    ("only the largest", [SMALL, LARGE], {}, [Room(64000, 256 * GIB, 110)]),
+    ("neither is larger", [LARGE, NARROW], {},
+     [Room(96000, 64 * GIB, 110), Room(64000, 256 * GIB, 110)]),
+    ("a selector leaves out nodes", [LARGE, NARROW], {"nodeSelector": {"size": "large"}},
+     [Room(64000, 256 * GIB, 110)]),
+    ("no node matches", [LARGE, NARROW], {"nodeSelector": {"size": "huge"}}, []),
+    ("a taint leaves out a node", [SMALL, TAINTED], {}, [Room(4000, 16 * GIB, 110)]),
+    ("a toleration includes it", [SMALL, TAINTED], {"tolerations": [TOLERATION]},
+     [Room(128000, 512 * GIB, 110)]),
+    ("the name of a host", [SMALL, LARGE], {"nodeSelector": {"kubernetes.io/hostname": "small"}},
+     [Room(4000, 16 * GIB, 110)]),
+    ("the name of no host", [SMALL, LARGE], {"nodeSelector": {"kubernetes.io/hostname": "n9"}}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "want"), [pytest.param(*case, id=name) for name, *case in ROOMS]
+)
+def test_rooms(nodes: Sequence[CachedNode], spec: Any, want: Sequence[Room]) -> None:
+    found = finder(nodes).rooms(rules(**spec))
+    assert [each.room for each in found] == want
+
+
+OVERHEAD = [
+    ("a DaemonSet takes room", [need()], None, Room(3500, 15 * GIB, 109)),
+    ("two of them", [need(), need("other")], None, Room(3000, 14 * GIB, 108)),
+    ("one that doesn't run there", [need(nodeSelector={"size": "large"})], None,
+     Room(4000, 16 * GIB, 110)),
+    ("the one that the VPA targets", [need()], ("kube-system", "agent"), Room(4000, 16 * GIB, 110)),
+    ("another one than the VPA targets", [need()], ("shop", "agent"), Room(3500, 15 * GIB, 109)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("needs", "without", "room"), [pytest.param(*case, id=name) for name, *case in OVERHEAD]
+)
+def test_daemon_sets_take_room(
+    needs: Sequence[DaemonSetNeed], without: tuple[str, str] | None, room: Room
+) -> None:
+    (found,) = finder([SMALL], *needs).rooms(rules(), without)
+    assert found.room == room
+
+
+def test_a_node_that_is_full_of_daemon_sets_has_no_room_for_a_pod() -> None:
+    full = node(allocatable={"cpu": "4", "memory": "16Gi", "pods": "1"})
+    assert finder([full], need()).rooms(rules()) == ()
+
+
+def test_rooms_follow_nodes_and_daemon_sets() -> None:
+    found, anywhere = finder([SMALL]), rules()
+    before, version = found.rooms(anywhere), found.version
+    assert found.rooms(anywhere) is before
+    found.index.update(by_name(node("small", cpu="4", memory="16Gi")), NOW)
+    found.update((), ())
+    assert (found.rooms(anywhere), found.version) == (before, version)
+    found.index.update(by_name(SMALL, LARGE), NOW)
+    found.update((), ())
+    assert [each.room.cpu for each in found.rooms(anywhere)] == [64000]
+    found.update((), (need(),))
+    assert [each.room.cpu for each in found.rooms(anywhere)] == [63500]

@@ -1,0 +1,65 @@
+"""The mode of ``--capacity-check`` that passes use, from what the cluster serves."""
+
+import pytest
+
+from updater.capacity.capacity_requests import CapacityMode
+from updater.capacity.detection import CapacityView, Detected, effective_mode
+
+AUTO, PROVISION, WAIT, OFF = CapacityMode
+BUFFERS = Detected(requests=("capacitybuffers",))
+KARPENTER = Detected(autoscaler="Karpenter")
+BOTH = Detected(requests=("capacitybuffers",), autoscaler="cluster autoscaler")
+UNREADABLE = Detected(unreadable="ConfigMap kube-system/cluster-autoscaler-status")
+NOTHING = Detected()
+USABLE, NEVER = CapacityView(requests=""), CapacityView(requests=None)
+FORBIDDEN = CapacityView(requests="CapacityBuffers are forbidden")
+
+MODES = [
+    ("auto requests capacity where it can", AUTO, BUFFERS, USABLE, PROVISION),
+    ("auto prefers requests to Pending pods", AUTO, BOTH, USABLE, PROVISION),
+    ("auto leaves Pending pods to Karpenter", AUTO, KARPENTER, USABLE, OFF),
+    ("auto waits without an autoscaler", AUTO, NOTHING, USABLE, WAIT),
+    ("auto without the right to look", AUTO, UNREADABLE, USABLE, OFF),
+    ("auto without the right to request, and no autoscaler", AUTO, BUFFERS, FORBIDDEN, WAIT),
+    ("auto without the right to request, and an autoscaler", AUTO, BOTH, FORBIDDEN, OFF),
+    ("auto without a part that requests", AUTO, BUFFERS, NEVER, WAIT),
+    ("provision requests capacity where it can", PROVISION, BUFFERS, USABLE, PROVISION),
+    ("provision without an API waits", PROVISION, NOTHING, USABLE, WAIT),
+    ("provision without an API, and an autoscaler", PROVISION, KARPENTER, USABLE, OFF),
+    ("wait waits beside any autoscaler", WAIT, KARPENTER, USABLE, WAIT),
+    ("wait needs to look at nothing", WAIT, None, NEVER, WAIT),
+    ("off", OFF, BUFFERS, USABLE, OFF),
+    ("nodes are unknown", WAIT, NOTHING, CapacityView(knows_nodes=False), OFF),
+    ("nodes are unknown to auto", AUTO, BUFFERS, CapacityView(knows_nodes=False), OFF),
+    ("other pods are unknown", WAIT, NOTHING, CapacityView(sees_all_pods=False), OFF),
+    ("other pods are unknown to provision", PROVISION, None, CapacityView(sees_all_pods=False),
+     OFF),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "detected", "view", "mode"), [pytest.param(*case, id=name) for name, *case in MODES]
+)
+def test_the_mode_of_passes(
+    wanted: CapacityMode, detected: Detected | None, view: CapacityView, mode: CapacityMode
+) -> None:
+    assert effective_mode(wanted, detected, view).mode is mode
+
+
+def test_the_cause_names_what_prevents_requests() -> None:
+    found = effective_mode(AUTO, BOTH, FORBIDDEN)
+    assert found.cause == (
+        "cluster autoscaler adds nodes for Pending pods; capacity can't be requested: "
+        "CapacityBuffers are forbidden"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "Auto", "on", "wait "])
+def test_other_texts_are_no_mode(text: str) -> None:
+    with pytest.raises(ValueError, match="not one of auto, provision, wait, off"):
+        CapacityMode.parse(text)
+
+
+@pytest.mark.parametrize("mode", CapacityMode)
+def test_a_mode_is_parsed(mode: CapacityMode) -> None:
+    assert CapacityMode.parse(mode.value) is mode

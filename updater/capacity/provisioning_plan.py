@@ -1,0 +1,364 @@
+"""Which objects request capacity from an autoscaler: what to create, resize and delete.
+
+A request ends when its workload has no demand any more and the replacements of its evicted pods
+have their places; a minute after the demand at the latest. After a refusal or a time-out it is
+deleted, and the next try follows after a pause that doubles.
+"""
+
+import enum
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from common.scheduling.room import Room
+from common.target.owners import Controller
+from updater.capacity.capacity_requests import (
+    CapacityDemand,
+    CapacityRequest,
+    RequestStage,
+)
+
+_LONGEST_NAME = 63
+_PREFIX = "vpa-"
+_HASH_DIGITS = 10
+
+
+class RequestKind(enum.StrEnum):
+    """The kind of object that requests capacity."""
+
+    BUFFER = "CapacityBuffer"
+    REQUEST = "ProvisioningRequest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningLimits:
+    """The bounds of requests in number and time."""
+
+    most_requests: int = 10  # objects at a time
+    most_replicas: int = 10  # pods for which one object requests room
+    timeout: timedelta = timedelta(minutes=10)
+    placement: timedelta = timedelta(minutes=1)  # for replacements, after the last demand
+    first_pause: timedelta = timedelta(minutes=15)
+    longest_pause: timedelta = timedelta(hours=4)
+    most_excess: float = 0.1  # relative: an object for more room than this is replaced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityObject:
+    """An object that requests capacity for the replacements of one workload."""
+
+    kind: RequestKind
+    namespace: str
+    name: str  # also of its PodTemplate
+    uid: str
+    workload: Controller
+    need: Room  # of one replacement
+    count: int
+    since: datetime  # when room for the workload was first requested; replaced objects count
+    terminating: bool = False
+    refusal: str = ""  # of its controller; empty: none
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return namespace and name."""
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """An object to create, with its PodTemplate."""
+
+    kind: RequestKind
+    name: str
+    demand: CapacityDemand
+    count: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A refused or timed out request, which isn't repeated before ``until``."""
+
+    stage: RequestStage
+    until: datetime
+    length: timedelta
+    message: str = ""
+
+    def holds(self, now: datetime) -> bool:
+        """Return whether the pause lasts; it ends, too, if the clock moved back before it began."""
+        return timedelta() < self.until - now <= self.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningState:
+    """The state between two plans. After a restart it is empty, and the objects have the rest."""
+
+    pauses: Mapping[Controller, Pause] = field(default_factory=dict)
+    ended: Mapping[Controller, datetime] = field(default_factory=dict)  # demand was gone then
+    progressed: Mapping[Controller, datetime] = field(default_factory=dict)  # last replacement
+
+
+NO_STATE = ProvisioningState()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningPlan:
+    """Deletions first, then resizes, then creations; ``kept`` is what exists afterwards."""
+
+    deletions: tuple[CapacityObject, ...] = ()
+    resizes: tuple[tuple[CapacityObject, int], ...] = ()  # of buffers, to this count
+    creations: tuple[Creation, ...] = ()
+    kept: tuple[CapacityObject, ...] = ()  # resized ones with their new count
+    requests: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    state: ProvisioningState = NO_STATE
+
+
+def plan_provisioning(
+    demands: Iterable[CapacityDemand],
+    objects: Sequence[CapacityObject],
+    *,
+    kind: RequestKind | None,
+    missing: Mapping[Controller, int],
+    before: ProvisioningState = NO_STATE,
+    limits: ProvisioningLimits,
+    now: datetime,
+) -> ProvisioningPlan:
+    """Decide on the objects of all workloads.
+
+    ``objects`` are all of ours. ``kind`` is what the cluster serves; None: nothing is created.
+    ``missing`` is how many replicas of a workload are on no node; an object without demand stays
+    for them. The first demand of a workload counts.
+    """
+    planner = _Planner(
+        objects=objects, kind=kind, missing=missing, state=before, limits=limits, now=now
+    )
+    wanted: dict[Controller, CapacityDemand] = {}
+    for demand in demands:
+        if demand.count > 0:
+            wanted.setdefault(demand.workload, demand)
+    planner.end_surplus()
+    for workload in tuple(planner.present):
+        if workload not in wanted:
+            planner.end(workload)
+    for workload, demand in wanted.items():
+        if workload in planner.present:
+            planner.follow(demand)
+    for workload, demand in wanted.items():
+        if workload not in planner.decided:
+            planner.begin(demand)
+    return planner.plan(wanted.keys())
+
+
+def settle(
+    objects: Iterable[CapacityObject],
+    *,
+    placed: Mapping[Controller, int],
+    missing: Mapping[Controller, int],
+    state: ProvisioningState,
+    limits: ProvisioningLimits,
+    now: datetime,
+) -> ProvisioningPlan:
+    """Decide between two plans on objects whose places are taken; only deletions and resizes.
+
+    ``placed`` is how many pods of a workload came onto nodes since the last plan. Each took one of
+    the requested places. A buffer would be refilled, with another node if need be, unless it is
+    reduced at once.
+    """
+    deletions, resizes, kept = [], [], []
+    progressed = dict(state.progressed)
+    for each in objects:
+        taken = placed.get(each.workload, 0)
+        left = each.count - taken
+        ended = state.ended.get(each.workload)
+        if ended is not None:
+            waits = timedelta() <= now - ended < limits.placement
+            left = min(left, missing.get(each.workload, 0)) if waits else 0
+        if taken > 0:
+            progressed[each.workload] = now
+        if each.terminating:
+            kept.append(each)
+        elif left <= 0:
+            deletions.append(each)
+        elif left < each.count and each.kind is RequestKind.BUFFER:
+            resizes.append((each, left))
+            kept.append(replace(each, count=left))
+        else:
+            kept.append(each)
+    return ProvisioningPlan(
+        deletions=tuple(deletions),
+        resizes=tuple(resizes),
+        kept=tuple(kept),
+        state=replace(state, progressed=progressed),
+    )
+
+
+def paused(
+    state: ProvisioningState,
+    workload: Controller,
+    stage: RequestStage,
+    message: str,
+    *,
+    limits: ProvisioningLimits,
+    now: datetime,
+) -> ProvisioningState:
+    """Return the state after a refusal or a time-out: the pause is twice the one before."""
+    last = state.pauses.get(workload)
+    length = limits.first_pause if last is None else min(2 * last.length, limits.longest_pause)
+    pause = Pause(stage=stage, until=now + length, length=length, message=message)
+    return replace(state, pauses={**state.pauses, workload: pause})
+
+
+def request_of_pause(pause: Pause) -> CapacityRequest:
+    """Return how a pause is reported."""
+    return CapacityRequest(stage=pause.stage, until=pause.until, message=pause.message)
+
+
+def name_of_request(workload: Controller, need: Room, *, count: int | None = None) -> str:
+    """Return the name of an object and its PodTemplate, of at most 63 characters.
+
+    Different shapes have different names, so that a replaced object isn't mistaken for the new one.
+    ``count`` is for objects that can't be resized.
+    """
+    parts = (workload.api_version, workload.kind, workload.name, need.cpu, need.memory, count)
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:_HASH_DIGITS]
+    longest = _LONGEST_NAME - len(_PREFIX) - len(digest) - 1
+    return f"{_PREFIX}{workload.name[:longest].rstrip('-.')}-{digest}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Planner:
+    """Collects the parts of one plan."""
+
+    objects: Sequence[CapacityObject]
+    kind: RequestKind | None
+    missing: Mapping[Controller, int]
+    state: ProvisioningState
+    limits: ProvisioningLimits
+    now: datetime
+    present: dict[Controller, CapacityObject] = field(default_factory=dict)
+    decided: set[Controller] = field(default_factory=set)
+    deletions: list[CapacityObject] = field(default_factory=list)
+    resizes: list[tuple[CapacityObject, int]] = field(default_factory=list)
+    creations: list[Creation] = field(default_factory=list)
+    kept: list[CapacityObject] = field(default_factory=list)
+    requests: dict[Controller, CapacityRequest] = field(default_factory=dict)
+    ended: dict[Controller, datetime] = field(default_factory=dict)
+
+    def end_surplus(self) -> None:
+        """Delete all objects of a workload but the oldest, and those above the bound."""
+        for each in sorted(self.objects, key=lambda each: (each.since, each.key)):
+            if each.terminating:
+                self.kept.append(each)
+            elif each.workload in self.present:
+                self.deletions.append(each)
+            else:
+                self.present[each.workload] = each
+        for workload in tuple(self.present)[self.limits.most_requests :]:
+            self.deletions.append(self.present.pop(workload))
+
+    def end(self, workload: Controller) -> None:
+        """Delete an object without demand once the evicted pods have their replacements."""
+        found = self.present[workload]
+        ended = self.state.ended.get(workload, self.now)
+        left = min(found.count, self.missing.get(workload, 0))
+        waits = timedelta() <= self.now - ended < self.limits.placement
+        if left <= 0 or not waits:
+            self.deletions.append(found)
+            return
+        self.ended[workload] = ended
+        self._keep(found, left)
+
+    def follow(self, demand: CapacityDemand) -> None:
+        """Keep, resize, replace or give up the object of a workload with demand."""
+        workload, found = demand.workload, self.present[demand.workload]
+        self.decided.add(workload)
+        since = max(found.since, self.state.progressed.get(workload, found.since))
+        timeout = self.limits.timeout
+        if found.refusal:
+            self._give_up(found, RequestStage.REFUSED, found.refusal)
+        elif abs(self.now - since) >= timeout:  # abs: the clock may move back
+            self._give_up(found, RequestStage.TIMED_OUT, "")
+        elif self._is_outdated(found, demand):
+            self.deletions.append(found)
+            self._create(demand, since=since)
+        else:
+            self._keep(found, self._count(demand))
+            self.requests[workload] = CapacityRequest(
+                stage=RequestStage.REQUESTED, until=since + timeout, name=found.name
+            )
+
+    def begin(self, demand: CapacityDemand) -> None:
+        """Request capacity for a workload, unless a pause or the bound on objects forbids it."""
+        pause = self.state.pauses.get(demand.workload)
+        if pause is not None and pause.holds(self.now):
+            self.requests[demand.workload] = request_of_pause(pause)
+        elif any(each.workload == demand.workload for each in self.kept):
+            return  # the last object is being deleted
+        elif len(self.kept) + len(self.creations) < self.limits.most_requests:
+            self._create(demand, since=self.now)
+
+    def plan(self, wanted: Collection[Controller]) -> ProvisioningPlan:
+        """Return the plan; forget what the workloads without demand don't need any more."""
+        pauses = {
+            workload: pause
+            for workload, pause in self.state.pauses.items()
+            if workload in wanted or pause.holds(self.now)
+        }
+        progressed = {
+            workload: at
+            for workload, at in self.state.progressed.items()
+            if workload in wanted or workload in self.ended
+        }
+        return ProvisioningPlan(
+            deletions=tuple(self.deletions),
+            resizes=tuple(self.resizes),
+            creations=tuple(self.creations),
+            kept=tuple(self.kept),
+            requests=self.requests,
+            state=ProvisioningState(pauses=pauses, ended=self.ended, progressed=progressed),
+        )
+
+    def _keep(self, found: CapacityObject, count: int) -> None:
+        if found.count != count and found.kind is RequestKind.BUFFER:
+            self.resizes.append((found, count))
+            self.kept.append(replace(found, count=count))
+        else:
+            self.kept.append(found)
+
+    def _create(self, demand: CapacityDemand, *, since: datetime) -> None:
+        if self.kind is None:
+            return
+        count = self._count(demand)
+        fixed = count if self.kind is RequestKind.REQUEST else None
+        name = name_of_request(demand.workload, demand.need, count=fixed)
+        self.creations.append(
+            Creation(kind=self.kind, name=name, demand=demand, count=count, since=since)
+        )
+        self.requests[demand.workload] = CapacityRequest(
+            stage=RequestStage.REQUESTED, until=since + self.limits.timeout, name=name
+        )
+
+    def _give_up(self, found: CapacityObject, stage: RequestStage, message: str) -> None:
+        self.deletions.append(found)
+        last = self.state.pauses.get(found.workload)
+        if last is None or not last.holds(self.now):  # otherwise the deletion failed before
+            self.state = paused(
+                self.state, found.workload, stage, message, limits=self.limits, now=self.now
+            )
+        self.requests[found.workload] = request_of_pause(self.state.pauses[found.workload])
+
+    def _is_outdated(self, found: CapacityObject, demand: CapacityDemand) -> bool:
+        """Return whether the object requests another kind of room, or can't be resized."""
+        if found.kind is not self.kind and self.kind is not None:
+            return True
+        if found.kind is RequestKind.REQUEST and self._count(demand) > found.count:
+            return True
+        most = 1 + self.limits.most_excess
+        need = demand.need
+        return not found.need.holds(need) or (
+            found.need.cpu > need.cpu * most or found.need.memory > need.memory * most
+        )
+
+    def _count(self, demand: CapacityDemand) -> int:
+        return min(demand.count, self.limits.most_replicas)

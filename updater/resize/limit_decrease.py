@@ -1,0 +1,16 @@
+"""A wanted decrease of a memory limit in place."""
+
+from dataclasses import dataclass
+
+from common.quantity import Quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitDecrease:
+    """A wanted decrease of a container's memory limit without a restart."""
+
+    container: str
+    limit: Quantity  # at present
+    request: Quantity  # at present; zero: none
+    new_limit: Quantity
+    new_request: Quantity
