@@ -8,6 +8,7 @@ from common.kube.endpoints import VPAS
 from e2e.cluster import LIMIT_RANGES, Case
 from e2e.installation import UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
+from workloads import autoscaler
 
 pytestmark = pytest.mark.concurrent
 
@@ -15,6 +16,8 @@ _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _RESIZED = "InPlaceResizedByVPA"
 _BUSY = {"cpu": "600m", "memory": "200Mi"}
 _EXACT = {"resources": {"requests": LARGE, "limits": LARGE}}  # makes a pod Guaranteed
+# Less than a quarter above the smallest target, so that memory goes down in one step.
+_ABOVE = {"cpu": "800m", "memory": "320Mi"}
 
 
 def _bounded(**bounds: Mapping[str, str]) -> Object:
@@ -72,7 +75,9 @@ async def test_a_resize_beyond_every_node_is_refused_until_the_maximum_is_lower(
     cluster = case.cluster
     await case.deploy("web", replicas=2, requests=_SMALL, usage={"cpu": "15900m"})
     before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web")}
-    await case.create_vpa("web", "InPlace")
+    uncapped = autoscaler("web", "InPlace")
+    uncapped["metadata"]["annotations"] = {"vpa.autoscaling/cap-to-nodes": "never"}
+    await case.create(VPAS, uncapped)
 
     async def refused() -> list[str]:
         return case.resizes(code=403)
@@ -119,7 +124,7 @@ async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) 
 async def test_memory_limits_shrink_in_place_and_the_qos_class_stays_guaranteed(
     case: Case,
 ) -> None:
-    await case.deploy("web", container=_EXACT)
+    await case.deploy("web", container={"resources": {"requests": _ABOVE, "limits": _ABOVE}})
     before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web")}
     await case.create_vpa("web", "InPlace")
     pods = await case.wait_until_applied("web")
