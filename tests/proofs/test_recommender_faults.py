@@ -131,7 +131,7 @@ STATUSES, CHECKPOINTS_AGAIN = "every status is written again", "every checkpoint
 NO_USAGE, USAGE = "no usage", "usage is there again"
 LESS = "checkpoint would have known less, what is stored was kept with it"
 TARGET = "target changed"
-CACHES = 11  # watched resources
+CACHES = 13  # watched resources
 
 
 def logged_once(
