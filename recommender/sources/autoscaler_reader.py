@@ -10,7 +10,13 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from common.api.meta import NamedObject
-from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
+from common.errors import (
+    DecodeError,
+    ForbiddenError,
+    KubeError,
+    NotFoundError,
+    UnreachableError,
+)
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from recommender.nodes.autoscalers import Autoscalers
@@ -29,6 +35,7 @@ _STATUS_NAMESPACE = "kube-system"
 _FORBIDDEN = (
     "autoscalers of nodes can't be read, so targets larger than all nodes stay where auto applies"
 )
+_NOT_READ = "autoscalers of nodes not read, those that were read last still count"
 _SECONDS = 60.0  # between two reads
 
 
@@ -82,8 +89,10 @@ class AutoscalerReader:
         except ForbiddenError as error:
             trouble.report(_FORBIDDEN, resource=what, error=str(error))
             return None
+        except UnreachableError:
+            return before  # the client logs it
         except (KubeError, DecodeError) as error:
-            logger.info("autoscalers not read", extra={"resource": what, "error": str(error)})
+            trouble.report(_NOT_READ, resource=what, error=str(error))
             return before
         trouble.report("")
         return found
