@@ -33,7 +33,7 @@ $(VENV)/installed: constraints.txt pyproject.toml
 venv: $(VENV)/installed ## make the virtual environment
 
 # mypy takes one core for two minutes where it has no cache; the tests wait for processes meanwhile.
-test: lint contracts ## what the project promises, but for proofs and e2e: about six minutes
+test: lint contracts ## what the project promises, but for proofs and e2e: about seven minutes
 	@$(MAKE) --no-print-directory --jobs=2 types $(if $(COVERAGE),coverage,tests)
 
 check: ## the inner loop: lint, types, contracts and unit tests
