@@ -244,7 +244,7 @@ CASES = [
     Case("within the range, nine percent from the target", OK, R.CLOSE_TO_TARGET,
          "close to the target", vpa=vpa(numbers=recommended(target={"cpu": "455m"}, **WIDE))),
     Case("at the target", OK, R.AT_TARGET, "all pods have the target", pods=pods(requests=SMALL)),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 def judged(case: Case) -> VpaResult:
