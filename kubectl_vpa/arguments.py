@@ -144,7 +144,7 @@ def add_bounds(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         f"--{Setting.CONTROLLED_RESOURCES}",
         metavar="RESOURCES",
-        help="Recommend nothing but cpu, memory, or cpu,memory.",
+        help="Recommend only these: cpu, memory, or both as cpu,memory.",
     )
 
 
