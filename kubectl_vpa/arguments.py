@@ -63,7 +63,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_namespace(parser: argparse.ArgumentParser) -> None:
+def add_namespace(parser: argparse._ActionsContainer) -> None:
     """Add the argument that chooses one namespace."""
     parser.add_argument(
         "-n",
@@ -91,13 +91,7 @@ def add_scope(parser: argparse.ArgumentParser, *, selects: str = "Use VPAs") -> 
     """Add the arguments that choose namespaces and, by labels, what ``selects`` names."""
     group = parser.add_argument_group("scope")
     which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default="",
-        help="Use this namespace. Default: that of the context, else default.",
-    )
+    add_namespace(which)
     which.add_argument("-A", "--all-namespaces", action="store_true", help="Use all namespaces.")
     group.add_argument(
         "-l", "--selector", metavar="SELECTOR", default="", help=f"{selects} with these labels."
@@ -150,7 +144,7 @@ def add_bounds(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         f"--{Setting.CONTROLLED_RESOURCES}",
         metavar="RESOURCES",
-        help="Recommend nothing but cpu, memory, or cpu,memory.",
+        help="Recommend only these: cpu, memory, or both as cpu,memory.",
     )
 
 

@@ -57,10 +57,10 @@ def precedence(vpa: VerticalPodAutoscaler) -> tuple[datetime, str]:
 
 
 def mode_of(vpa: VerticalPodAutoscaler) -> str:
-    """Return the update mode as written; Recreate if there is none."""
+    """Return the update mode as written; Recreate if there is none, or it is empty."""
     policy = vpa.spec.update_policy
     mode = policy.update_mode if policy is not None else None
-    return UpdateMode.RECREATE if mode is None else mode
+    return mode or UpdateMode.RECREATE
 
 
 def can_control_pods(vpa: VerticalPodAutoscaler) -> bool:

@@ -81,8 +81,10 @@ def test_a_static_pod_names_no_object_of_the_cluster(name: str) -> None:
     assert "envFrom" not in pod.container
     assert "env" not in pod.container
     assert {kind for volume in spec["volumes"] for kind in volume} <= {
-        "name", "hostPath", "emptyDir"
-    }  # fmt: skip
+        "name",
+        "hostPath",
+        "emptyDir",
+    }
 
 
 @each_component

@@ -111,6 +111,10 @@ class Installation:
         await self.wait_until_ready(name)
         if not replicas:
             await self._kubectl(
-                "wait", "pod", f"--selector=app={name}", "--for=delete", "--timeout=60s",
+                "wait",
+                "pod",
+                f"--selector=app={name}",
+                "--for=delete",
+                "--timeout=60s",
                 namespace=SYSTEM,
-            )  # fmt: skip
+            )

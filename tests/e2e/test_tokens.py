@@ -17,9 +17,13 @@ async def _token(cluster: Cluster, anchor: str) -> str:
         SECRETS, {"metadata": {"name": anchor}, "type": "Opaque"}, namespace=SYSTEM
     )
     printed = await cluster.kubectl(
-        "create", "token", RECOMMENDER, "--bound-object-kind=Secret",
-        f"--bound-object-name={anchor}", namespace=SYSTEM,
-    )  # fmt: skip
+        "create",
+        "token",
+        RECOMMENDER,
+        "--bound-object-kind=Secret",
+        f"--bound-object-name={anchor}",
+        namespace=SYSTEM,
+    )
     return b64encode(printed.strip().encode()).decode()
 
 

@@ -45,10 +45,14 @@ async def add_checkpoint(
                 "version": "v3",
                 "lastUpdateTime": LAST,
                 "cpuHistogram": {
-                    "referenceTimestamp": LAST, "bucketWeights": cpu, "totalWeight": 200.0
+                    "referenceTimestamp": LAST,
+                    "bucketWeights": cpu,
+                    "totalWeight": 200.0,
                 },
                 "memoryHistogram": {
-                    "referenceTimestamp": LAST, "bucketWeights": memory, "totalWeight": 3.0
+                    "referenceTimestamp": LAST,
+                    "bucketWeights": memory,
+                    "totalWeight": 3.0,
                 },
                 "firstSampleStart": FIRST,
                 "lastSampleStart": LAST,
@@ -57,4 +61,4 @@ async def add_checkpoint(
             },
         },
         namespace=NAMESPACE,
-    )  # fmt: skip
+    )

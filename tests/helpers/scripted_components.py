@@ -188,9 +188,14 @@ async def scripted(
         last_pass=last, leading=None, leader=None, continue_=None, remaining_item_count=None
     )
     overview = Overview(
-        component="it", version="1", identity="it", paths=(), last_pass=last, leading=None,
+        component="it",
+        version="1",
+        identity="it",
+        paths=(),
+        last_pass=last,
+        leading=None,
         leader=None,
-    )  # fmt: skip
+    )
     async with FakeApi() as api:
         for path, answer in (
             ("/api/v1", overview),

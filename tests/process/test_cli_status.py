@@ -65,12 +65,15 @@ async def on_terminal(cluster: CliCluster, environ: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "kubectl_vpa", "status", "-n", NAMESPACE),
         env={
-            **variables, "TERM": "xterm-256color", "KUBECONFIG": str(cluster.kubeconfig), **environ
+            **variables,
+            "TERM": "xterm-256color",
+            "KUBECONFIG": str(cluster.kubeconfig),
+            **environ,
         },
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-    )  # fmt: skip
+    )
     os.close(theirs)
     chunks = []
 

@@ -210,7 +210,7 @@ CASES = [
         id="X123: less, with an unknown target",
         cpu=range(40, 48), memory=range(40, 48), targets=("", "Deployment/web"), kept=True,
     ),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

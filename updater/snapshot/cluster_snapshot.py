@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
 from common.api.core import LimitRangeSpec, Pod, ResourceQuota
 from common.features import FeatureGates
-from common.target.controlling import has_startup_boost
+from common.target.controlling import has_startup_boost, mode_of
 from common.target.owners import Controller
 from updater.snapshot.live_node import LiveNode
 from updater.snapshot.live_pod import LivePod
@@ -63,9 +63,7 @@ def update_mode(vpa: VerticalPodAutoscaler) -> UpdateMode | None:
 
     Source: updater.md 2.1.
     """
-    policy = vpa.spec.update_policy
-    written = "" if policy is None else policy.update_mode or ""
-    return _MODES.get(written) if written else UpdateMode.RECREATE
+    return _MODES.get(mode_of(vpa))
 
 
 def acts(vpa: VerticalPodAutoscaler) -> bool:

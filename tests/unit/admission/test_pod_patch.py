@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admission.pod_patch import pod_patch
-from builders import container, pod, recommendation, vpa
+from builders import container, pod, recommendation
 from common.api.autoscaling import (
     ContainerPolicy,
     GenericStartupBoost,
@@ -26,7 +26,6 @@ from common.api.meta import ObjectMeta
 from common.errors import DecodeError
 from common.features import FeatureGates
 from common.quantity import ZERO, Quantity
-from common.target.controlling import mode_of
 
 NO_CPU_LIMIT = "cpu: limit NOT set since originalLimit is nil or 0"
 NO_MEMORY_LIMIT = "memory: limit NOT set since originalLimit is nil or 0"
@@ -401,7 +400,3 @@ def test_a_boost_without_its_number_drops_the_whole_patch(broken: StartupBoost) 
     case = Case(id="", want="", containers=app(SMALL), startup_boost=broken)
     with pytest.raises(DecodeError, match="startupBoost"):
         patch(case)
-
-
-def test_without_a_policy_the_mode_is_recreate() -> None:
-    assert mode_of(vpa(mode=None)) == "Recreate"

@@ -517,7 +517,7 @@ FINE = [
         "components": (*without(UPDATER), component(UPDATER, arguments=(
             "--leader-elect=true", "--leader-elect-resource-name=mine"))),
         "leases": other_leases(updater=None) | {("kube-system", "mine"): lease()}}),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 @pytest.mark.parametrize("change", [pytest.param(each, id=name) for name, each in FINE])

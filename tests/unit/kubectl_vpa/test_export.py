@@ -156,8 +156,12 @@ def test_a_component_names_namespaces_only_if_there_are_many(namespaces: bool) -
     (entry,) = component["patches"]
     own = {"namespace": "shop"} if namespaces else {}
     assert entry["target"] == {
-        "group": "apps", "version": "v1", "kind": "Deployment", "name": "web", **own
-    }  # fmt: skip
+        "group": "apps",
+        "version": "v1",
+        "kind": "Deployment",
+        "name": "web",
+        **own,
+    }
     assert yaml.safe_load(entry["patch"])["metadata"] == {"name": "web", **own}
 
 

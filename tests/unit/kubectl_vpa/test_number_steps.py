@@ -46,7 +46,7 @@ STEPS = [
      (FIRST, ("not_controlled", "", "100m", None))),
     ("a step of a newer recommender", "percentile 90: 100m → new step: 90m",
      (FIRST, ("new_step", "", "100m", "90m"))),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 @pytest.mark.parametrize(

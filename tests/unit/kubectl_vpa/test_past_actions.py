@@ -126,9 +126,16 @@ def test_an_action_says_what_became_of_it() -> None:
 def entry(pod: str | None, seconds: float | None, **more: Any) -> HistoryResult:
     time = None if seconds is None else TIME + timedelta(seconds=seconds)
     made = HistoryResult(
-        time=time, namespace="shop", vpa="web", pod=pod, action="evict", reason=None, changes="",
-        outcome=None, message="",
-    )  # fmt: skip
+        time=time,
+        namespace="shop",
+        vpa="web",
+        pod=pod,
+        action="evict",
+        reason=None,
+        changes="",
+        outcome=None,
+        message="",
+    )
     return replace(made, **more)
 
 

@@ -26,8 +26,10 @@ def test_half_of_an_even_usage_is_within_half_of_the_amount() -> None:
     assert [line[:4].strip() for line in plot[:9]] == ["100%", "", "", "", "50%", "", "", "", "0%"]
     assert place_of("target", plot) == pytest.approx(6 + 60 / 2, abs=1)
     assert {line[place_of("target", plot)] for line in plot[:8]} == {"|"}
-    heights = [sum(len(line) > cell and line[cell] == "#" for line in plot[:8])
-               for cell in (10, 20, 40, 60)]  # fmt: skip
+    heights = [
+        sum(len(line) > cell and line[cell] == "#" for line in plot[:8])
+        for cell in (10, 20, 40, 60)
+    ]
     assert heights == sorted(heights)
     assert heights[0] < heights[-1]
 

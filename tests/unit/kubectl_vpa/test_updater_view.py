@@ -108,7 +108,7 @@ CASES = [
     Case("another VPA controls the pods", R.OTHER_VPA, WAITING, UNCHANGED,
          derived=R.OTHER_VPA, plan=[wait("web-1", Reason.ACTUATION_SUSPENDED)]),
     Case("no plan", R.UPDATE_DUE, WAITING, UNCHANGED),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -256,7 +256,7 @@ CASES = [
          "no usage has been measured yet",
          vpa=vpa("Off", numbers=None, conditions=[("ExceedsKnownNodes", "")])),
     Case("at the target", OK, R.AT_TARGET, "all pods have the target", pods=pods(requests=SMALL)),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 def judged(case: Case) -> VpaResult:

@@ -100,7 +100,7 @@ CASES = [
         id="history expired, more memory estimated, not killed: unchanged",
         published=PUBLISHED, stale=APP, memory=9000, want=PUBLISHED, is_stale=True,
     ),
-]  # fmt: skip
+]  # fmt: skip  # a table: a row or two for each case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -18,6 +18,7 @@ from common.target.controlling import (
     can_control_pods,
     controlling,
     has_startup_boost,
+    mode_of,
     target_key,
 )
 from common.target.owners import Controller
@@ -99,6 +100,19 @@ def test_without_an_update_policy_a_vpa_can_control_pods() -> None:
     plain = vpa("a")
     spec = msgspec.structs.replace(plain.spec, update_policy=None)
     assert can_control_pods(msgspec.structs.replace(plain, spec=spec))
+
+
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        pytest.param(None, "Recreate", id="none"),
+        pytest.param("", "Recreate", id="an empty one, as the reference reads it"),
+        pytest.param("Initial", "Initial", id="a known one"),
+        pytest.param("Someday", "Someday", id="an unknown one stays as it is written"),
+    ],
+)
+def test_the_mode_of_a_vpa(written: str | None, mode: str) -> None:
+    assert mode_of(vpa("a", mode=written)) == mode
 
 
 @pytest.mark.parametrize("boosting", [OWN_BOOST, SHARED_BOOST], ids=["of a container", "shared"])
