@@ -27,8 +27,7 @@ AUTO, PROVISION, WAIT, OFF = CapacityMode
 ANSWERS = [
     ("nothing is there", {}, WAIT),
     ("capacity buffers", {GROUP: BETA, **RESOURCES}, PROVISION),
-    ("a group without them", {GROUP: VERSIONS, f"{GROUP}/v1": Reply(body={"resources": []})},
-     WAIT),
+    ("a group without them", {GROUP: VERSIONS, f"{GROUP}/v1": Reply(body={"resources": []})}, WAIT),
     ("Karpenter has a NodePool", {KARPENTER: VERSIONS, POOLS: ONE_POOL}, OFF),
     ("Karpenter has none", {KARPENTER: VERSIONS, POOLS: NO_POOLS}, WAIT),
     ("NodePools are forbidden", {KARPENTER: VERSIONS, POOLS: FORBIDDEN}, OFF),
@@ -37,7 +36,7 @@ ANSWERS = [
     ("its ConfigMap is forbidden", {STATUS: FORBIDDEN}, OFF),
     ("discovery fails", {GROUP: BROKEN}, WAIT),
     ("discovery is malformed", {GROUP: Reply(body=[])}, WAIT),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

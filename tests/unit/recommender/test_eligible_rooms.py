@@ -35,18 +35,34 @@ def finder(nodes: Sequence[CachedNode], *needs: DaemonSetNeed) -> RoomFinder:
 
 ROOMS = [
     ("only the largest", [SMALL, LARGE], {}, [Room(64000, 256 * GIB, 110)]),
-    ("neither is larger", [LARGE, NARROW], {},
-     [Room(96000, 64 * GIB, 110), Room(64000, 256 * GIB, 110)]),
-    ("a selector leaves out nodes", [LARGE, NARROW], {"nodeSelector": {"size": "large"}},
-     [Room(64000, 256 * GIB, 110)]),
+    (
+        "neither is larger",
+        [LARGE, NARROW],
+        {},
+        [Room(96000, 64 * GIB, 110), Room(64000, 256 * GIB, 110)],
+    ),
+    (
+        "a selector leaves out nodes",
+        [LARGE, NARROW],
+        {"nodeSelector": {"size": "large"}},
+        [Room(64000, 256 * GIB, 110)],
+    ),
     ("no node matches", [LARGE, NARROW], {"nodeSelector": {"size": "huge"}}, []),
     ("a taint leaves out a node", [SMALL, TAINTED], {}, [Room(4000, 16 * GIB, 110)]),
-    ("a toleration includes it", [SMALL, TAINTED], {"tolerations": [TOLERATION]},
-     [Room(128000, 512 * GIB, 110)]),
-    ("the name of a host", [SMALL, LARGE], {"nodeSelector": {"kubernetes.io/hostname": "small"}},
-     [Room(4000, 16 * GIB, 110)]),
+    (
+        "a toleration includes it",
+        [SMALL, TAINTED],
+        {"tolerations": [TOLERATION]},
+        [Room(128000, 512 * GIB, 110)],
+    ),
+    (
+        "the name of a host",
+        [SMALL, LARGE],
+        {"nodeSelector": {"kubernetes.io/hostname": "small"}},
+        [Room(4000, 16 * GIB, 110)],
+    ),
     ("the name of no host", [SMALL, LARGE], {"nodeSelector": {"kubernetes.io/hostname": "n9"}}, []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +76,15 @@ def test_rooms(nodes: Sequence[CachedNode], spec: Any, want: Sequence[Room]) -> 
 OVERHEAD = [
     ("a DaemonSet takes room", [need()], None, Room(3500, 15 * GIB, 109)),
     ("two of them", [need(), need("other")], None, Room(3000, 14 * GIB, 108)),
-    ("one that doesn't run there", [need(nodeSelector={"size": "large"})], None,
-     Room(4000, 16 * GIB, 110)),
+    (
+        "one that doesn't run there",
+        [need(nodeSelector={"size": "large"})],
+        None,
+        Room(4000, 16 * GIB, 110),
+    ),
     ("the one that the VPA targets", [need()], ("kube-system", "agent"), Room(4000, 16 * GIB, 110)),
     ("another one than the VPA targets", [need()], ("shop", "agent"), Room(3500, 15 * GIB, 109)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,23 @@ MODES = [
     ("no autoscaler, auto", NO_AUTOSCALER, CapMode.AUTO, (), [(4, True)]),
     ("a cluster autoscaler, auto", STATUS, CapMode.AUTO, (), [(4, True), (MANY, False)]),
     ("a cluster autoscaler, always", STATUS, CapMode.ALWAYS, (), [(4, True)]),
-    ("a cluster autoscaler, and a flag", STATUS, CapMode.AUTO, (parse_shape("cpu=9,memory=1Ti"),),
-     [(9, True)]),
+    (
+        "a cluster autoscaler, and a flag",
+        STATUS,
+        CapMode.AUTO,
+        (parse_shape("cpu=9,memory=1Ti"),),
+        [(9, True)],
+    ),
     ("nothing is readable, auto", Autoscalers(), CapMode.AUTO, (), [(4, True), (MANY, False)]),
     ("nothing is readable, always", Autoscalers(), CapMode.ALWAYS, (), [(4, True)]),
-    ("a pool without bounds, auto", Autoscalers(reports=False, node_pools=(node_pool(),)),
-     CapMode.AUTO, (), [(4, True), (MANY, False)]),
-]  # fmt: skip
+    (
+        "a pool without bounds, auto",
+        Autoscalers(reports=False, node_pools=(node_pool(),)),
+        CapMode.AUTO,
+        (),
+        [(4, True), (MANY, False)],
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -26,29 +26,70 @@ SIZES = [
     ("In: the largest; Lt: one less", BOTH, None, left(16, 65536), ""),
     ("Lte", ((CPU, "Lte", ("16",)), (MEMORY, "Lte", ("65536",))), None, left(16, 65536), ""),
     ("the smaller of two bounds", (*BOTH, (CPU, "Lt", ("9",))), None, left(8, 65536), ""),
-    ("the keys of Azure", (("karpenter.azure.com/sku-cpu", "In", ("16",)),
-                           ("karpenter.azure.com/sku-memory", "In", ("65536",))), None,
-     left(16, 65536), ""),
-    ("the keys of EKS Auto Mode", (("eks.amazonaws.com/instance-cpu", "In", ("16",)),
-                                   ("eks.amazonaws.com/instance-memory", "In", ("65536",))), None,
-     left(16, 65536), ""),
-    ("limits of the pool are smaller", BOTH, {"cpu": "2", "memory": "4Gi"},
-     allocatable(Room(2000, 4 * GIB, MAX_INT64)), ""),
+    (
+        "the keys of Azure",
+        (
+            ("karpenter.azure.com/sku-cpu", "In", ("16",)),
+            ("karpenter.azure.com/sku-memory", "In", ("65536",)),
+        ),
+        None,
+        left(16, 65536),
+        "",
+    ),
+    (
+        "the keys of EKS Auto Mode",
+        (
+            ("eks.amazonaws.com/instance-cpu", "In", ("16",)),
+            ("eks.amazonaws.com/instance-memory", "In", ("65536",)),
+        ),
+        None,
+        left(16, 65536),
+        "",
+    ),
+    (
+        "limits of the pool are smaller",
+        BOTH,
+        {"cpu": "2", "memory": "4Gi"},
+        allocatable(Room(2000, 4 * GIB, MAX_INT64)),
+        "",
+    ),
     ("limits of the pool are larger", BOTH, {"cpu": "1000", "memory": "4Ti"}, left(16, 65536), ""),
-    ("no bound of CPU", BOTH[1:], None, Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
-     "NodePool general does not bound the cpu of its nodes"),
-    ("Gt is no bound", ((CPU, "Gt", ("4",)), BOTH[1]), None,
-     Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
-     "NodePool general does not bound the cpu of its nodes"),
-    ("no bound at all", (), None, Room(MAX_INT64, MAX_INT64, MAX_INT64),
-     "NodePool general does not bound the cpu and the memory of its nodes"),
-    ("limits alone leave it a guess", (), {"cpu": "2", "memory": "4Gi"},
-     allocatable(Room(2000, 4 * GIB, MAX_INT64)),
-     "NodePool general does not bound the cpu and the memory of its nodes"),
-    ("no number", ((CPU, "In", ("many",)), BOTH[1]), None,
-     Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
-     "NodePool general does not bound the cpu of its nodes"),
-]  # fmt: skip
+    (
+        "no bound of CPU",
+        BOTH[1:],
+        None,
+        Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
+        "NodePool general does not bound the cpu of its nodes",
+    ),
+    (
+        "Gt is no bound",
+        ((CPU, "Gt", ("4",)), BOTH[1]),
+        None,
+        Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
+        "NodePool general does not bound the cpu of its nodes",
+    ),
+    (
+        "no bound at all",
+        (),
+        None,
+        Room(MAX_INT64, MAX_INT64, MAX_INT64),
+        "NodePool general does not bound the cpu and the memory of its nodes",
+    ),
+    (
+        "limits alone leave it a guess",
+        (),
+        {"cpu": "2", "memory": "4Gi"},
+        allocatable(Room(2000, 4 * GIB, MAX_INT64)),
+        "NodePool general does not bound the cpu and the memory of its nodes",
+    ),
+    (
+        "no number",
+        ((CPU, "In", ("many",)), BOTH[1]),
+        None,
+        Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
+        "NodePool general does not bound the cpu of its nodes",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +108,13 @@ def test_the_size_of_nodes(
 
 RESERVED = [  # documented examples of GKE
     ("one core and 2 GiB", Room(1000, 2 * GIB), Room(940, 2 * GIB - 512 * MIB - 100 * MIB)),
-    ("four cores and 16 GiB", Room(4000, 16 * GIB),
-     Room(3920, 16 * GIB - 2662 * MIB - 100 * MIB)),
-    ("16 cores and 128 GiB", Room(16000, 128 * GIB),
-     Room(15890, 128 * GIB - 9544 * MIB - 100 * MIB)),
-]  # fmt: skip
+    ("four cores and 16 GiB", Room(4000, 16 * GIB), Room(3920, 16 * GIB - 2662 * MIB - 100 * MIB)),
+    (
+        "16 cores and 128 GiB",
+        Room(16000, 128 * GIB),
+        Room(15890, 128 * GIB - 9544 * MIB - 100 * MIB),
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +149,7 @@ MATCHES = [
     ("a label that the kubelet sets", {"kubernetes.io/arch": "arm64"}, True),
     ("a label that the provider sets", {"karpenter.k8s.aws/instance-family": "m5"}, True),
     ("a label that nothing sets", {"color": "red"}, False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -135,11 +178,21 @@ MAKEABLE = [
     ("its status can't be read", None, (), (), [UNREAD]),
     ("pools", False, (BOUNDED, OPEN), (), ["NodePool bounded", "NodePool open"]),
     ("pools can't be read", False, None, (), ["Karpenter may make"]),
-    ("a flag replaces all guesses", True, (BOUNDED, OPEN), (FLAG,),
-     ["NodePool bounded", "--node-shape=cpu=64,memory=256Gi"]),
-    ("a flag replaces what can't be read", None, None, (FLAG,),
-     ["--node-shape=cpu=64,memory=256Gi"]),
-]  # fmt: skip
+    (
+        "a flag replaces all guesses",
+        True,
+        (BOUNDED, OPEN),
+        (FLAG,),
+        ["NodePool bounded", "--node-shape=cpu=64,memory=256Gi"],
+    ),
+    (
+        "a flag replaces what can't be read",
+        None,
+        None,
+        (FLAG,),
+        ["--node-shape=cpu=64,memory=256Gi"],
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +215,7 @@ def test_nodes_that_could_be_made(
 SHAPES = [
     ("CPU and memory", "cpu=1500m,memory=2Gi", Room(1500, 2 * GIB, MAX_INT64)),
     ("a number of pods", "memory=2Gi,pods=30,cpu=2", Room(2000, 2 * GIB, 30)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "room"), [pytest.param(*case, id=name) for name, *case in SHAPES])
@@ -195,7 +248,7 @@ MISTAKES = [
     ("a label without a value", "cpu=1,memory=1Gi,label=ssd", "label: 'ssd' is no key=value"),
     ("a taint without an effect", "cpu=1,memory=1Gi,taint=k=v", "taint: 'k=v' is no"),
     ("an unknown effect", "cpu=1,memory=1Gi,taint=k=v:Never", "NoSchedule, PreferNoSchedule"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

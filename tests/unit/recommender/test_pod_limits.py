@@ -124,25 +124,52 @@ STAYS = {"app": (3000, 300), "log": (1000, 100)}
 CASES = [
     ("the pod fits exactly", [room(4000, 400)], STAYS, []),
     ("the pod fits one of several", [room(1, 1), room(4000, 400)], STAYS, []),
-    ("CPU is too large by one", [room(3999, 400)], {"app": (2999, 300), "log": (999, 100)},
-     [LOWERED]),
+    (
+        "CPU is too large by one",
+        [room(3999, 400)],
+        {"app": (2999, 300), "log": (999, 100)},
+        [LOWERED],
+    ),
     ("memory is too large", [room(4000, 200)], {"app": (3000, 150), "log": (1000, 50)}, [LOWERED]),
-    ("the room that keeps most", [room(2000, 400, "a"), room(4000, 300, "b")],
-     {"app": (3000, 225), "log": (1000, 75)}, [LOWERED]),
-    ("of equal minimums the larger sum", [room(2000, 300, "a"), room(2000, 400, "b")],
-     {"app": (1500, 300), "log": (500, 100)}, [LOWERED]),
+    (
+        "the room that keeps most",
+        [room(2000, 400, "a"), room(4000, 300, "b")],
+        {"app": (3000, 225), "log": (1000, 75)},
+        [LOWERED],
+    ),
+    (
+        "of equal minimums the larger sum",
+        [room(2000, 300, "a"), room(2000, 400, "b")],
+        {"app": (1500, 300), "log": (500, 100)},
+        [LOWERED],
+    ),
     ("no room at all", [], STAYS, [("ExceedsKnownNodes", "NoRoom")]),
-    ("a larger node may be made", [room(2000, 400), room(9000, 900, is_known=False)], STAYS,
-     [MAY_BE]),
+    (
+        "a larger node may be made",
+        [room(2000, 400), room(9000, 900, is_known=False)],
+        STAYS,
+        [MAY_BE],
+    ),
     ("only a guess", [room(9000, 900, is_known=False)], STAYS, [MAY_BE]),
-    ("a guess that is too small for the pod keeps most",
-     [room(1000, 400, "a"), room(2000, 400, "b", is_known=False)],
-     {"app": (1500, 300), "log": (500, 100)}, [LOWERED, MAY_BE]),
-    ("less room than a recommendation's minimum", [room(19, 400)], STAYS,
-     [("ExceedsKnownNodes", "MinimumsTooLarge")]),
-    ("just the minimum of a recommendation", [room(20, 400)],
-     {"app": (10, 300), "log": (10, 100)}, [LOWERED]),
-]  # fmt: skip
+    (
+        "a guess that is too small for the pod keeps most",
+        [room(1000, 400, "a"), room(2000, 400, "b", is_known=False)],
+        {"app": (1500, 300), "log": (500, 100)},
+        [LOWERED, MAY_BE],
+    ),
+    (
+        "less room than a recommendation's minimum",
+        [room(19, 400)],
+        STAYS,
+        [("ExceedsKnownNodes", "MinimumsTooLarge")],
+    ),
+    (
+        "just the minimum of a recommendation",
+        [room(20, 400)],
+        {"app": (10, 300), "log": (10, 100)},
+        [LOWERED],
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,14 @@ MODES = [
     ("nodes are unknown", WAIT, NOTHING, CapacityView(knows_nodes=False), OFF),
     ("nodes are unknown to auto", AUTO, BUFFERS, CapacityView(knows_nodes=False), OFF),
     ("other pods are unknown", WAIT, NOTHING, CapacityView(sees_all_pods=False), OFF),
-    ("other pods are unknown to provision", PROVISION, None, CapacityView(sees_all_pods=False),
-     OFF),
-]  # fmt: skip
+    (
+        "other pods are unknown to provision",
+        PROVISION,
+        None,
+        CapacityView(sees_all_pods=False),
+        OFF,
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -269,16 +269,37 @@ TOO_MUCH = (
 )
 STAGES = [
     ("no request yet", CapacityRequests(), "capacity_requested", NOW + timedelta(minutes=10), ""),
-    ("requested", requests(RequestStage.REQUESTED), "capacity_requested", LATER,
-     "; it is requested by vpa-web-1"),
-    ("timed out", requests(RequestStage.TIMED_OUT), "capacity_refused", LATER,
-     "; none came in time after the request by vpa-web-1"),
-    ("refused", requests(RequestStage.REFUSED, "quota of nodes reached"), "capacity_refused",
-     LATER, "; the request by vpa-web-1 was refused: quota of nodes reached"),
-    ("a request for another workload", CapacityRequests(
-        by_workload={replace(WEB, name="db"): requests(RequestStage.REFUSED).by_workload[WEB]}),
-     "capacity_requested", NOW + timedelta(minutes=10), ""),
-]  # fmt: skip
+    (
+        "requested",
+        requests(RequestStage.REQUESTED),
+        "capacity_requested",
+        LATER,
+        "; it is requested by vpa-web-1",
+    ),
+    (
+        "timed out",
+        requests(RequestStage.TIMED_OUT),
+        "capacity_refused",
+        LATER,
+        "; none came in time after the request by vpa-web-1",
+    ),
+    (
+        "refused",
+        requests(RequestStage.REFUSED, "quota of nodes reached"),
+        "capacity_refused",
+        LATER,
+        "; the request by vpa-web-1 was refused: quota of nodes reached",
+    ),
+    (
+        "a request for another workload",
+        CapacityRequests(
+            by_workload={replace(WEB, name="db"): requests(RequestStage.REFUSED).by_workload[WEB]}
+        ),
+        "capacity_requested",
+        NOW + timedelta(minutes=10),
+        "",
+    ),
+]
 
 
 @pytest.mark.parametrize(

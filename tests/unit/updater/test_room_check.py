@@ -61,23 +61,57 @@ LARGER = (
     "and memory 4Gi free"
 )
 SENTENCES = [
-    ("the node that lacks least", [node("a"), node("b", cpu="2500m"), node("c", cpu="1")], WEB,
-     NEED, f"{NEEDS}; of 3 eligible nodes, b has most room: cpu 2500m and memory 8Gi free"),
-    ("its own node without itself", [node("a", cpu="2"), node("b", cpu="1900m")], WEB, NEED,
-     f"{NEEDS}; of 2 eligible nodes, a has most room: cpu 2 and memory 8Gi free"),
-    ("one node", [node("a")], WEB, NEED,
-     f"{NEEDS}; of 1 eligible node, a has most room: cpu 2 and memory 8Gi free"),
-    ("no pod fits", [node("a", cpu="1"), node("b", cpu="9", pods="0")], WEB, NEED,
-     f"{NEEDS}; of 2 eligible nodes, a has most room: cpu 1 and memory 8Gi free"),
-    ("no pod fits on any node", [node("b", cpu="9", pods="0")], WEB, NEED,
-     f"{NEEDS}; of 1 eligible node, b has most room: no place for another pod"),
-    ("no eligible node", [node("a", cordoned=True), node("b", ready=False)], WEB, NEED,
-     f"{NEEDS}, and no Ready node is eligible for it"),
-    ("the node of a DaemonSet's pod", [node("a"), node("b", cpu="9")], DAEMON, NEED,
-     f"{NEEDS} on node a alone, which has cpu 2 and memory 8Gi free"),
-    ("a byte is missing", [node("a", cpu="9", memory="4Gi")], WEB, Room(1, 4 * GIB + 1, 1),
-     LARGER),
-]  # fmt: skip
+    (
+        "the node that lacks least",
+        [node("a"), node("b", cpu="2500m"), node("c", cpu="1")],
+        WEB,
+        NEED,
+        f"{NEEDS}; of 3 eligible nodes, b has most room: cpu 2500m and memory 8Gi free",
+    ),
+    (
+        "its own node without itself",
+        [node("a", cpu="2"), node("b", cpu="1900m")],
+        WEB,
+        NEED,
+        f"{NEEDS}; of 2 eligible nodes, a has most room: cpu 2 and memory 8Gi free",
+    ),
+    (
+        "one node",
+        [node("a")],
+        WEB,
+        NEED,
+        f"{NEEDS}; of 1 eligible node, a has most room: cpu 2 and memory 8Gi free",
+    ),
+    (
+        "no pod fits",
+        [node("a", cpu="1"), node("b", cpu="9", pods="0")],
+        WEB,
+        NEED,
+        f"{NEEDS}; of 2 eligible nodes, a has most room: cpu 1 and memory 8Gi free",
+    ),
+    (
+        "no pod fits on any node",
+        [node("b", cpu="9", pods="0")],
+        WEB,
+        NEED,
+        f"{NEEDS}; of 1 eligible node, b has most room: no place for another pod",
+    ),
+    (
+        "no eligible node",
+        [node("a", cordoned=True), node("b", ready=False)],
+        WEB,
+        NEED,
+        f"{NEEDS}, and no Ready node is eligible for it",
+    ),
+    (
+        "the node of a DaemonSet's pod",
+        [node("a"), node("b", cpu="9")],
+        DAEMON,
+        NEED,
+        f"{NEEDS} on node a alone, which has cpu 2 and memory 8Gi free",
+    ),
+    ("a byte is missing", [node("a", cpu="9", memory="4Gi")], WEB, Room(1, 4 * GIB + 1, 1), LARGER),
+]
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,31 @@ CASES = [
     ("half", {"a": 100, "b": 50}, {}, 75, {"a": 50, "b": 25}),
     ("no room", {"a": 100, "b": 50}, {}, 0, {"a": 0, "b": 0}),
     ("less than no room", {"a": 100}, {}, -5, {"a": 0}),
-    ("a minimum is kept, and the other container gives more", {"a": 100, "b": 100}, {"a": 80}, 100,
-     {"a": 80, "b": 20}),
-    ("a minimum below the share changes nothing", {"a": 100, "b": 100}, {"a": 50}, 100,
-     {"a": 50, "b": 50}),
-    ("minimums above the bound", {"a": 100, "b": 100}, {"a": 80, "b": 40}, 100,
-     {"a": 80, "b": 40}),
+    (
+        "a minimum is kept, and the other container gives more",
+        {"a": 100, "b": 100},
+        {"a": 80},
+        100,
+        {"a": 80, "b": 20},
+    ),
+    (
+        "a minimum below the share changes nothing",
+        {"a": 100, "b": 100},
+        {"a": 50},
+        100,
+        {"a": 50, "b": 50},
+    ),
+    ("minimums above the bound", {"a": 100, "b": 100}, {"a": 80, "b": 40}, 100, {"a": 80, "b": 40}),
     ("a minimum above its target", {"a": 10, "b": 90}, {"a": 50}, 50, {"a": 10, "b": 40}),
-    ("a second minimum is reached by the first", {"a": 100, "b": 60, "c": 40}, {"a": 90, "b": 20},
-     120, {"a": 90, "b": 20, "c": 10}),
+    (
+        "a second minimum is reached by the first",
+        {"a": 100, "b": 60, "c": 40},
+        {"a": 90, "b": 20},
+        120,
+        {"a": 90, "b": 20, "c": 10},
+    ),
     ("nothing is wanted", {"a": 0}, {}, 0, {"a": 0}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -72,18 +72,48 @@ AFFINITY = [
     ("Gt of a word", requiring(("size", "Gt", ["1"])), SMALL, False),
     ("Gt of two bounds", requiring(("disks", "Gt", ["1", "0"])), SMALL, False),
     ("an unknown operator", requiring(("size", "Like", ["small"])), SMALL, False),
-    ("requirements hold together", requiring(("size", "Exists", []), ("x", "Exists", [])), SMALL,
-     False),
-    ("one of two terms is enough",
-     terms({"matchExpressions": [{"key": "x", "operator": "Exists"}]},
-           {"matchExpressions": [{"key": "size", "operator": "Exists"}]}), SMALL, True),
+    (
+        "requirements hold together",
+        requiring(("size", "Exists", []), ("x", "Exists", [])),
+        SMALL,
+        False,
+    ),
+    (
+        "one of two terms is enough",
+        terms(
+            {"matchExpressions": [{"key": "x", "operator": "Exists"}]},
+            {"matchExpressions": [{"key": "size", "operator": "Exists"}]},
+        ),
+        SMALL,
+        True,
+    ),
     ("a term without requirements", terms({}), SMALL, False),
     ("no terms", terms(), SMALL, False),
-    ("two named nodes", terms({"matchFields": [
-        {"key": "metadata.name", "operator": "In", "values": ["small", "big"]}]}), SMALL, True),
-    ("two other named nodes", terms({"matchFields": [
-        {"key": "metadata.name", "operator": "In", "values": ["large", "big"]}]}), SMALL, False),
-]  # fmt: skip
+    (
+        "two named nodes",
+        terms(
+            {
+                "matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": ["small", "big"]}
+                ]
+            }
+        ),
+        SMALL,
+        True,
+    ),
+    (
+        "two other named nodes",
+        terms(
+            {
+                "matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": ["large", "big"]}
+                ]
+            }
+        ),
+        SMALL,
+        False,
+    ),
+]
 TAINTED = [
     ("a taint without a toleration", selecting(), GPU, False),
     ("Equal", tolerating(key="gpu", operator="Equal", value="yes", effect="NoSchedule"), GPU, True),
@@ -120,12 +150,15 @@ TEMPLATES = [
     [
         pytest.param(*case, id=f"{kind}: {name}")
         for kind, cases in {
-            "selector": SELECTED, "affinity": AFFINITY, "taints": TAINTED, "pool": POOLS,
+            "selector": SELECTED,
+            "affinity": AFFINITY,
+            "taints": TAINTED,
+            "pool": POOLS,
             "template": TEMPLATES,
         }.items()
         for name, *case in cases
     ],
-)  # fmt: skip
+)
 def test_eligible_nodes(given: SchedulingRules, node: NodeTraits, *, eligible: bool) -> None:
     assert is_eligible(given, node) is eligible
 

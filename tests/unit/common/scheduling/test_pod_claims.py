@@ -36,23 +36,47 @@ TARGETS = {"app": {"cpu": 2000, "memory": 300 * MIB}}
 NEEDS = [
     ("a target replaces the request", claims(APP), Room(2000, 300 * MIB, 1)),
     ("a container without a target keeps its request", claims(APP, LOG), Room(2200, 350 * MIB, 1)),
-    ("a resource without a target keeps its request", claims(container("app", "1", "100Mi"), LOG),
-     Room(2200, 350 * MIB, 1)),
-    ("a native sidecar runs beside the others", claims(APP, init=(PROXY,)),
-     Room(2300, 360 * MIB, 1)),
-    ("a larger init container counts instead", claims(APP, init=(FIRST,)),
-     Room(3000, 300 * MIB, 1)),
-    ("an init container runs beside sidecars before it", claims(APP, init=(PROXY, FIRST)),
-     Room(3300, 360 * MIB, 1)),
-    ("the overhead of the runtime class", claims(APP, overhead={"cpu": "250m", "memory": "64Mi"}),
-     Room(2250, 364 * MIB, 1)),
-    ("smaller pod-level requests change nothing", claims(APP, resources={"requests": {"cpu": "1"}}),
-     Room(2000, 300 * MIB, 1)),
-    ("larger pod-level requests count", claims(APP, resources={"requests": {"cpu": "4"}}),
-     Room(4000, 300 * MIB, 1)),
-    ("a limit without a request is the request",
-     claims({"name": "log", "resources": {"limits": {"cpu": "1"}}}, APP), Room(3000, 300 * MIB, 1)),
-]  # fmt: skip
+    (
+        "a resource without a target keeps its request",
+        claims(container("app", "1", "100Mi"), LOG),
+        Room(2200, 350 * MIB, 1),
+    ),
+    (
+        "a native sidecar runs beside the others",
+        claims(APP, init=(PROXY,)),
+        Room(2300, 360 * MIB, 1),
+    ),
+    (
+        "a larger init container counts instead",
+        claims(APP, init=(FIRST,)),
+        Room(3000, 300 * MIB, 1),
+    ),
+    (
+        "an init container runs beside sidecars before it",
+        claims(APP, init=(PROXY, FIRST)),
+        Room(3300, 360 * MIB, 1),
+    ),
+    (
+        "the overhead of the runtime class",
+        claims(APP, overhead={"cpu": "250m", "memory": "64Mi"}),
+        Room(2250, 364 * MIB, 1),
+    ),
+    (
+        "smaller pod-level requests change nothing",
+        claims(APP, resources={"requests": {"cpu": "1"}}),
+        Room(2000, 300 * MIB, 1),
+    ),
+    (
+        "larger pod-level requests count",
+        claims(APP, resources={"requests": {"cpu": "4"}}),
+        Room(4000, 300 * MIB, 1),
+    ),
+    (
+        "a limit without a request is the request",
+        claims({"name": "log", "resources": {"limits": {"cpu": "1"}}}, APP),
+        Room(3000, 300 * MIB, 1),
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -66,27 +90,64 @@ TWO = {"app": {"cpu": 3000, "memory": 300 * MIB}, "log": {"cpu": 1000, "memory":
 
 CAPS: list[tuple[str, PodClaims, Targets, Room, Targets | None]] = [
     ("all fits exactly", claims(APP, LOG), {}, Room(4000, 400 * MIB, 1), TWO),
-    ("CPU is lowered in proportion, and memory stays", claims(APP, LOG), {},
-     Room(2000, 400 * MIB, 1),
-     {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}}),
-    ("a minimum stays", claims(APP, LOG), {"log": {"cpu": 800}}, Room(2000, 400 * MIB, 1),
-     {"app": {"cpu": 1200, "memory": 300 * MIB}, "log": {"cpu": 800, "memory": 100 * MIB}}),
-    ("the minimums just fit", claims(APP, LOG), {"app": {"cpu": 1200}, "log": {"cpu": 800}},
-     Room(2000, 400 * MIB, 1),
-     {"app": {"cpu": 1200, "memory": 300 * MIB}, "log": {"cpu": 800, "memory": 100 * MIB}}),
-    ("the minimums don't fit", claims(APP, LOG), {"app": {"cpu": 1201}, "log": {"cpu": 800}},
-     Room(2000, 400 * MIB, 1), None),
-    ("an init container is too large", claims(APP, LOG, init=(FIRST,)), {},
-     Room(2999, 400 * MIB, 1), None),
+    (
+        "CPU is lowered in proportion, and memory stays",
+        claims(APP, LOG),
+        {},
+        Room(2000, 400 * MIB, 1),
+        {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}},
+    ),
+    (
+        "a minimum stays",
+        claims(APP, LOG),
+        {"log": {"cpu": 800}},
+        Room(2000, 400 * MIB, 1),
+        {"app": {"cpu": 1200, "memory": 300 * MIB}, "log": {"cpu": 800, "memory": 100 * MIB}},
+    ),
+    (
+        "the minimums just fit",
+        claims(APP, LOG),
+        {"app": {"cpu": 1200}, "log": {"cpu": 800}},
+        Room(2000, 400 * MIB, 1),
+        {"app": {"cpu": 1200, "memory": 300 * MIB}, "log": {"cpu": 800, "memory": 100 * MIB}},
+    ),
+    (
+        "the minimums don't fit",
+        claims(APP, LOG),
+        {"app": {"cpu": 1201}, "log": {"cpu": 800}},
+        Room(2000, 400 * MIB, 1),
+        None,
+    ),
+    (
+        "an init container is too large",
+        claims(APP, LOG, init=(FIRST,)),
+        {},
+        Room(2999, 400 * MIB, 1),
+        None,
+    ),
     ("no place for another pod", claims(APP, LOG), {}, Room(4000, 400 * MIB, 0), None),
-    ("the sidecar's request stays", claims(APP, LOG, init=(PROXY,)), {}, Room(2300, 460 * MIB, 1),
-     {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}}),
-    ("a scaled sidecar is lowered for an init container beside it",
-     claims(APP, init=({**LOG, "restartPolicy": "Always"}, FIRST)), {}, Room(3500, 400 * MIB, 1),
-     {"app": {"cpu": 2625, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}}),
-    ("the overhead stays", claims(APP, LOG, overhead={"cpu": "1"}), {}, Room(3000, 400 * MIB, 1),
-     {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}}),
-]  # fmt: skip
+    (
+        "the sidecar's request stays",
+        claims(APP, LOG, init=(PROXY,)),
+        {},
+        Room(2300, 460 * MIB, 1),
+        {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}},
+    ),
+    (
+        "a scaled sidecar is lowered for an init container beside it",
+        claims(APP, init=({**LOG, "restartPolicy": "Always"}, FIRST)),
+        {},
+        Room(3500, 400 * MIB, 1),
+        {"app": {"cpu": 2625, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}},
+    ),
+    (
+        "the overhead stays",
+        claims(APP, LOG, overhead={"cpu": "1"}),
+        {},
+        Room(3000, 400 * MIB, 1),
+        {"app": {"cpu": 1500, "memory": 300 * MIB}, "log": {"cpu": 500, "memory": 100 * MIB}},
+    ),
+]
 
 
 @pytest.mark.parametrize(

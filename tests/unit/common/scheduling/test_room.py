@@ -22,16 +22,28 @@ PODS = [
     ("one container", spec(containers=[ONE]), Room(100, 10 * MIB, 1)),
     ("containers add up", spec(containers=[ONE, {**ONE, "name": "b"}]), Room(200, 20 * MIB, 1)),
     ("a sidecar adds up", spec(containers=[ONE], initContainers=[SIDECAR]), Room(200, 20 * MIB, 1)),
-    ("the largest phase counts", spec(containers=[ONE], initContainers=[LARGE_INIT]),
-     Room(1000, 10 * MIB, 1)),
-    ("overhead adds up", spec(containers=[ONE], overhead={"cpu": "50m", "memory": "1Mi"}),
-     Room(150, 11 * MIB, 1)),
-    ("pod-level requests replace those of containers",
-     spec(containers=[ONE], resources={"requests": {"cpu": "2"}}), Room(2000, 10 * MIB, 1)),
-    ("a limit without a request counts",
-     spec(containers=[{"name": "app", "resources": {"limits": {"cpu": "3"}}}]), Room(3000, 0, 1)),
+    (
+        "the largest phase counts",
+        spec(containers=[ONE], initContainers=[LARGE_INIT]),
+        Room(1000, 10 * MIB, 1),
+    ),
+    (
+        "overhead adds up",
+        spec(containers=[ONE], overhead={"cpu": "50m", "memory": "1Mi"}),
+        Room(150, 11 * MIB, 1),
+    ),
+    (
+        "pod-level requests replace those of containers",
+        spec(containers=[ONE], resources={"requests": {"cpu": "2"}}),
+        Room(2000, 10 * MIB, 1),
+    ),
+    (
+        "a limit without a request counts",
+        spec(containers=[{"name": "app", "resources": {"limits": {"cpu": "3"}}}]),
+        Room(3000, 0, 1),
+    ),
     ("no requests", spec(containers=[{"name": "app"}]), Room(0, 0, 1)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
