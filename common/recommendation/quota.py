@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 from common.api.core import Pod, PodSpec, ResourceQuota
+from common.api.scheduling import SchedulablePodSpec
 from common.errors import DecodeError
 from common.quantity import ZERO, Quantity
 from common.recommendation.pod_amounts import Amounts, PodAmounts, pod_amounts
 from common.recommendation.preflight import Check, Refusal
 from common.recommendation.qos import QosClass, qos_class
+from common.recommendation.quota_scopes import ScopeFacts, is_counted, scope_facts
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 
-_NOT_BEST_EFFORT = "NotBestEffort"
 _PARTS = ("requests", "limits")
 _NAMES = (*RESOURCES, *(f"{part}.{name}" for part in _PARTS for name in RESOURCES))
 _COUNTS = ("pods", "count/pods")
@@ -147,13 +148,14 @@ def replacement_refusal(
 
 
 def _certain(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Iterator[ResourceQuota]:
-    """Yield the quotas that certainly count the pod: no scope, or NotBestEffort if it applies."""
-    for quota in quotas:
-        scopes = quota.spec.scopes or ()
-        if quota.spec.scope_selector is not None or any(one != _NOT_BEST_EFFORT for one in scopes):
-            continue
-        if not scopes or qos_class(spec) is not QosClass.BEST_EFFORT:
-            yield quota
+    """Yield the quotas that certainly count the pod."""
+    if isinstance(spec, SchedulablePodSpec):
+        facts = scope_facts(
+            spec, priority_class=spec.priority_class_name, deadline=spec.active_deadline_seconds
+        )
+    else:
+        facts = ScopeFacts(is_best_effort=qos_class(spec) is QosClass.BEST_EFFORT)
+    return (quota for quota in quotas if is_counted(quota.spec, facts))
 
 
 def _over(quota: ResourceQuota, old: Share, new: Share, taken: ResourceQuantities) -> Iterator[str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.api.core import ResourceQuotaSpec
+from common.api.core import PodSpec, ResourceQuotaSpec
+from common.recommendation.qos import QosClass, qos_class
 
 _BEST_EFFORT = "BestEffort"
 _NOT_BEST_EFFORT = "NotBestEffort"
@@ -26,6 +27,19 @@ class ScopeFacts:
     is_best_effort: bool | None = None
     is_terminating: bool | None = None  # it has activeDeadlineSeconds
     priority_class: str | None = None  # empty: the pod has none
+
+
+def scope_facts(spec: PodSpec, *, priority_class: str, deadline: int | None) -> ScopeFacts:
+    """Return the facts about a pod with this spec.
+
+    Raises:
+        QuantityError: a request or a limit is no quantity.
+    """
+    return ScopeFacts(
+        is_best_effort=qos_class(spec) is QosClass.BEST_EFFORT,
+        is_terminating=deadline is not None and deadline >= 0,
+        priority_class=priority_class,
+    )
 
 
 def is_counted(quota: ResourceQuotaSpec, pod: ScopeFacts) -> bool | None:

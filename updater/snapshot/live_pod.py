@@ -79,8 +79,6 @@ class LivePod(Pod, frozen=True, kw_only=True):
             node_selector=None,
             affinity=None,
             tolerations=None,
-            priority_class_name="",
-            active_deadline_seconds=None,
         )
         force_setattr(self, "spec", _specs[type(spec)].shared(spec))
         force_setattr(self, "status", _kept_status(self))

@@ -31,6 +31,8 @@ def served_pod(name: str, **metadata: Any) -> LivePod:
         },
         "spec": {
             "nodeName": f"node-of-{name}",
+            "priorityClassName": "high",
+            "activeDeadlineSeconds": 60,
             "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}],
         },
         "status": {
@@ -75,6 +77,7 @@ def test_the_name_of_the_node_is_kept_beside_the_shared_spec() -> None:
 
 def test_fields_that_the_updater_reads_are_kept() -> None:
     pod = served_pod("web-0")
+    assert (pod.spec.priority_class_name, pod.spec.active_deadline_seconds) == ("high", 60)
     assert pod.metadata.annotations == {"vpaObservedContainers": "app"}
     assert [each.type for each in pod.status.conditions or ()] == ["Ready", "PodResizePending"]
     (status,) = pod.status.container_statuses or ()

@@ -107,7 +107,9 @@ PREFLIGHT_CASES = {
     "quota: one millicore short": PreflightCase(quotas={"default": SHORT}),
     "quota: fits exactly": PreflightCase(quotas={"default": quota({"requests.cpu": "600m"}, USED)}),
     "quota: of a scope that can't be judged": PreflightCase(
-        quotas={"default": quota({"requests.cpu": "599m"}, USED, scopes=["NotTerminating"])}
+        quotas={
+            "default": quota({"requests.cpu": "599m"}, USED, scopes=["CrossNamespacePodAffinity"])
+        }
     ),
     "quota: counts what no container states": PreflightCase(
         quotas={"default": quota({"limits.cpu": "9"}, {"limits.cpu": "0"})}

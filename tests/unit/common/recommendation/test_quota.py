@@ -26,6 +26,7 @@ from common.api.core import (
     ResourceRequirements,
 )
 from common.api.meta import ObjectMeta
+from common.api.scheduling import SchedulablePodSpec
 from common.quantity import ZERO, Quantity
 from common.recommendation.preflight import Check, Refusal
 from common.recommendation.quota import (
@@ -136,8 +137,10 @@ CASES = [
         quota=quota({"requests.cpu": "499m"}, USED, scopes=["NotTerminating"]),
     ),
     Case(
-        id="a selector of scopes",
+        id="a selector without expressions selects all pods",
         quota=quota({"requests.cpu": "499m"}, USED, selector={"matchExpressions": []}),
+        replacement=BOTH,
+        resize=BOTH,
     ),
     Case(
         id="a container without a request that the quota counts",
@@ -166,6 +169,35 @@ def test_quota(case: Case) -> None:
     assert found == (Refusal(Check.QUOTA, case.replacement) if case.replacement else None)
     found = resize_refusal([case.quota], running, after, taken=taken)
     assert found == (Refusal(Check.QUOTA, case.resize) if case.resize else None)
+
+
+def of_class(name: str) -> Mapping[str, Any]:
+    one = {"scopeName": "PriorityClass", "operator": "In", "values": [name]}
+    return {"matchExpressions": [one]}
+
+
+@pytest.mark.parametrize(
+    ("full", "is_refused"),
+    [
+        pytest.param(quota({"requests.cpu": "499m"}, USED, selector=of_class("high")), True),
+        pytest.param(quota({"requests.cpu": "500m"}, USED, selector=of_class("high")), False),
+        pytest.param(quota({"requests.cpu": "499m"}, USED, selector=of_class("low")), False),
+        pytest.param(quota({"requests.cpu": "499m"}, USED, scopes=["Terminating"]), True),
+        pytest.param(quota({"requests.cpu": "499m"}, USED, scopes=["NotTerminating"]), False),
+    ],
+    ids=["its priority class", "just fits", "another class", "its deadline", "pods without one"],
+)
+def test_a_quota_whose_scopes_certainly_include_the_pod(
+    full: ResourceQuota, *, is_refused: bool
+) -> None:
+    spec = SchedulablePodSpec(
+        containers=(app({"cpu": "100m"}),), priority_class_name="high", active_deadline_seconds=60
+    )
+    running = structs.replace(pod(), spec=spec)
+    after = structs.replace(spec, containers=(app({"cpu": "200m"}),))
+
+    assert (replacement_refusal([full], running, after, taken={}) is not None) == is_refused
+    assert (resize_refusal([full], running, after, taken={}) is not None) == is_refused
 
 
 def reported(running: Pod, actual: str, *, infeasible: bool = False) -> Pod:
