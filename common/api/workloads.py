@@ -221,6 +221,7 @@ class PodTemplate(ResourcesTemplate, frozen=True, kw_only=True):
 class JobTemplateSpec(Wire, frozen=True, kw_only=True):
     """``spec.jobTemplate.spec`` of a CronJob."""
 
+    parallelism: int | None = None
     template: PodTemplate = PodTemplate()
 
 

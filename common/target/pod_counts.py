@@ -34,14 +34,17 @@ class PodCounts:
 
 
 def pod_counts(workload: object) -> PodCounts | None:
-    """Return the counts of a workload; None: its kind states none, or each run differs.
+    """Return the counts of a workload; None: its kind states none.
+
+    A CronJob may have more than it wants: that is the number of pods of one Job.
 
     Source: k8s.io/kubernetes pkg/controller/deployment/util, ``MaxSurge``;
     pkg/controller/daemon/util, ``SurgeCount``.
     """
     match workload:
         case CronJob():
-            return None
+            parallelism = workload.spec.job_template.spec.parallelism
+            return PodCounts(wanted=1 if parallelism is None else parallelism)
         case DaemonSet():
             return _of_daemon_set(workload)
         case Job():

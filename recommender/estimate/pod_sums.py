@@ -4,16 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from common.quantity import ZERO, Quantity
+from common.quantity import ZERO
 from common.recommendation.pod_amounts import Amounts, Phase, PodAmounts
-from common.resources import CPU, RESOURCES, ResourceQuantities
+from common.resources import RESOURCES, ResourceQuantities
 from common.scheduling.capping import Claims, capped_in_proportion
+from common.scheduling.pod_claims import number
 
 REQUESTS = "requests"
 LIMITS = "limits"
 
-Targets = Mapping[str, int]
-"""Millicores or bytes by container."""
+Numbers = Mapping[str, int]
+"""Millicores or bytes of one resource, by container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class PhaseSum:
     ratios: Mapping[str, Fraction] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, targets: Targets) -> int:
+    def of(self, targets: Numbers) -> int:
         """Return the sum with these targets."""
         return self._kept(targets) + sum(self._parts(targets).values())
 
-    def capped(self, targets: Targets, minimums: Targets, most: int) -> Targets:
+    def capped(self, targets: Numbers, minimums: Numbers, most: int) -> Numbers:
         """Return targets whose sum is at most ``most``, lowered in proportion.
 
         No target gets below its minimum, so the sum may stay above ``most``.
@@ -50,12 +51,12 @@ class PhaseSum:
                 found[name] = max(least, _floor(part / self.ratios[name]))
         return found
 
-    def _kept(self, targets: Targets) -> int:
+    def _kept(self, targets: Numbers) -> int:
         return self.fixed + sum(
             amount for name, amount in self.present.items() if name not in targets
         )
 
-    def _parts(self, targets: Targets) -> dict[str, int]:
+    def _parts(self, targets: Numbers) -> dict[str, int]:
         return {
             name: -_floor(-ratio * targets[name])
             for name, ratio in self.ratios.items()
@@ -79,11 +80,11 @@ class PodSum:
         """Return whether a target changes the sum."""
         return bool(self.phases[-1].ratios)
 
-    def of(self, targets: Targets) -> int:
+    def of(self, targets: Numbers) -> int:
         """Return the sum with these targets."""
         return max(phase.of(targets) for phase in self.phases)
 
-    def capped(self, targets: Targets, minimums: Targets, most: int) -> Targets:
+    def capped(self, targets: Numbers, minimums: Numbers, most: int) -> Numbers:
         """Return targets with which the pod's sum is at most ``most``, if the minimums allow."""
         for phase in self.phases:
             targets = phase.capped(targets, minimums, most)
@@ -111,12 +112,12 @@ def pod_sums(
     found: dict[str, PodSum] = {}
     for resource in RESOURCES:
         mine = frozenset(scaled.get(resource, ()))
-        more = units(resource, overhead.get(resource, ZERO))
+        more = number(resource, overhead.get(resource, ZERO))
         for part in (REQUESTS, LIMITS):
             follow = mine if part == REQUESTS else mine.difference(fixed_limits)
             sums = tuple(_phase_sum(each, part, resource, follow, stated) for each in phases)
             if amounts.stanza is not None and resource in _of(amounts.stanza, part):
-                sums = (PhaseSum(units(resource, _of(amounts.stanza, part)[resource])),)
+                sums = (PhaseSum(number(resource, _of(amounts.stanza, part)[resource])),)
             is_limited = any(each.fixed or each.ratios for each in sums)
             if more and (part == REQUESTS or is_limited):
                 sums = tuple(replace(each, fixed=each.fixed + more) for each in sums)
@@ -132,7 +133,7 @@ def _phase_sum(
     stated: Mapping[str, Amounts],
 ) -> PhaseSum:
     """Return the sum of a phase; the amounts of the containers in ``follow`` follow targets."""
-    fixed = units(resource, _of(phase.fixed, part).get(resource, ZERO))
+    fixed = number(resource, _of(phase.fixed, part).get(resource, ZERO))
     ratios: dict[str, Fraction] = {}
     present: dict[str, int] = {}
     for name, each in phase.scaled.items():
@@ -140,7 +141,7 @@ def _phase_sum(
         if name in follow:
             sources = (stated.get(name), each)
             ratio = Fraction(1) if part == REQUESTS else limit_ratio(resource, sources)
-        now = units(resource, _of(each, part).get(resource, ZERO))
+        now = number(resource, _of(each, part).get(resource, ZERO))
         if ratio is None:
             fixed += now
         else:
@@ -162,13 +163,8 @@ def limit_ratio(resource: str, sources: Sequence[Amounts | None]) -> Fraction | 
         request = source.requests.get(resource, ZERO)
         if request.is_zero:
             return Fraction(1)
-        return Fraction(units(resource, limit), units(resource, request))
+        return Fraction(number(resource, limit), number(resource, request))
     return None
-
-
-def units(resource: str, amount: Quantity) -> int:
-    """Return millicores or bytes, rounded up."""
-    return amount.milli if resource == CPU else amount.value
 
 
 def _of(amounts: Amounts, part: str) -> ResourceQuantities:

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from common.api.core import ResourceQuota
-from common.quantity import ZERO, QuantityError
+from common.quantity import QuantityError
 from common.recommendation.quota_scopes import ScopeFacts, is_counted
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
-from recommender.estimate.pod_sums import LIMITS, REQUESTS, PodSum, Targets, units
+from common.scheduling.pod_claims import number
+from recommender.estimate.pod_sums import LIMITS, REQUESTS, Numbers, PodSum
 from recommender.estimate.quota_sharing import Claim, divide
 
 K = TypeVar("K", bound=Hashable)
 
-_NOTHING: Targets = {}
-_SUMS: Mapping[str, str] = {
+_NOTHING: Numbers = {}
+QUOTA_SUMS: Mapping[str, str] = {
     **{name: f"{REQUESTS}.{name}" for name in RESOURCES},
     **{f"{part}.{name}": f"{part}.{name}" for part in (REQUESTS, LIMITS) for name in RESOURCES},
 }
@@ -43,12 +44,12 @@ class QuotaWorkload:
     facts: ScopeFacts  # of the pods to come
     sums: Mapping[str, PodSum]  # of one of these pods, by name: limits.memory
     claims: Mapping[str, Claim]  # of all pods, by the same names
-    is_applied: bool = True  # False: the VPA changes no pod, and doesn't compete
+    competes: bool = True  # False: it gets what the competing ones leave
 
     def used(self, quota: ResourceQuota, name: str, resource: str) -> int:
         """Return what the present pods certainly use of a quota."""
         return sum(
-            each.count * units(resource, each.used.get(name, ZERO))
+            each.count * number(resource, each.used.get(name))
             for each in self.uses
             if is_counted(quota.spec, each.facts)
         )
@@ -58,12 +59,14 @@ class QuotaWorkload:
 class WantedTargets:
     """What a VPA wants for its containers, by resource and container."""
 
-    uncapped: Mapping[str, Targets]
-    targets: Mapping[str, Targets]  # after the policy
-    minimums: Mapping[str, Targets]
+    uncapped: Mapping[str, Numbers]
+    targets: Mapping[str, Numbers]  # after the policy
+    minimums: Mapping[str, Numbers]
 
 
-def claims_of(sums: Mapping[str, PodSum], wanted: WantedTargets, pods: int) -> Mapping[str, Claim]:
+def quota_claims(
+    sums: Mapping[str, PodSum], wanted: WantedTargets, pods: int
+) -> Mapping[str, Claim]:
     """Return what a number of pods needs, for each sum that depends on targets."""
     found: dict[str, Claim] = {}
     for name, pod in sums.items():
@@ -107,8 +110,8 @@ def quota_bounds(
 ) -> Mapping[K, tuple[QuotaBound, ...]]:
     """Return the bounds of each workload by the quotas that certainly count its pods.
 
-    A workload whose VPA changes no pod doesn't compete: its present pods count as those of others,
-    and it is bounded by what the competing ones leave. A quota that can't be read, or has no usage
+    The present pods of a workload that doesn't compete count as those of others, and it is bounded
+    by what the competing ones leave. A quota that can't be read, or has no usage
     yet, bounds nothing.
     """
     found: dict[K, list[QuotaBound]] = {}
@@ -117,16 +120,16 @@ def quota_bounds(
             hard, used = parse_quantities(quota.status.hard), parse_quantities(quota.status.used)
         except QuantityError:
             continue
-        names = [name for name in _SUMS if name in hard and name in used]
+        names = [name for name in QUOTA_SUMS if name in hard and name in used]
         members = {
             key: each
             for key, each in workloads.items()
             if names and each.pods > 0 and is_counted(quota.spec, each.facts)
         }
         for name in names:
-            there = {key: each for key, each in members.items() if _SUMS[name] in each.claims}
+            there = {key: each for key, each in members.items() if QUOTA_SUMS[name] in each.claims}
             resource = name.rpartition(".")[2]
-            amounts = units(resource, hard[name]), units(resource, used[name])
+            amounts = number(resource, hard[name]), number(resource, used[name])
             for key, bound in _bounds(quota, name, amounts, there):
                 found.setdefault(key, []).append(bound)
     return {key: tuple(bounds) for key, bounds in found.items()}
@@ -139,9 +142,9 @@ def _bounds(
     hard, used = amounts
     resource = name.rpartition(".")[2]
     now = {key: each.used(quota, name, resource) for key, each in members.items()}
-    rivals = [key for key, each in members.items() if each.is_applied]
+    rivals = [key for key, each in members.items() if each.competes]
     room = min(hard, hard - used + sum(now[key] for key in rivals))
-    claims = {key: members[key].claims[_SUMS[name]] for key in rivals}
+    claims = {key: members[key].claims[QUOTA_SUMS[name]] for key in rivals}
     shares = divide(room, claims)
     left = room - sum(claims[key].taken(share) for key, share in shares.items())
     for key, each in members.items():
@@ -153,10 +156,10 @@ def _bounds(
                 quota=quota.metadata.name,
                 name=name,
                 hard=hard,
-                others=hard - room - (0 if is_rival else now[key]),
+                others=max(0, hard - room - (0 if is_rival else now[key])),
                 rivals=len(rivals) - is_rival,
                 pods=each.pods,
                 most=max(0, whole // each.pods),
-                pod=each.sums[_SUMS[name]],
+                pod=each.sums[QUOTA_SUMS[name]],
             ),
         )

@@ -1,18 +1,19 @@
 """Targets that are lowered so that the pods of a workload fit the ResourceQuotas."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 
-from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
-from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
-from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.pod_sums import Targets, units
+from common.resources import MEMORY, RESOURCES
+from common.scheduling.pod_claims import Targets, as_numbers
+from recommender.estimate.lowering import by_resource, lowered, whole_mib
+from recommender.estimate.pod_sums import Numbers
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.quota_bounds import QuotaBound
+from recommender.estimate.quota_patience import QuotaWait, settle
 from recommender.estimate.step_reasons import StepReason
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class QuotaFinding:
     bound: QuotaBound
     needed: int  # by the pod before it was lowered
     lowered: int  # by the pod after that
+    until: datetime | None = None  # when the targets are lowered further
 
     @property
     def is_met(self) -> bool:
@@ -36,91 +38,101 @@ class WithinQuotas:
     processed: PostProcessed
     findings: tuple[QuotaFinding, ...] = ()
     containers: tuple[str, ...] = ()  # whose target was lowered
+    waits: Mapping[str, QuotaWait] = field(default_factory=dict)  # that go on, by resource
 
 
 def within_quotas(
-    processed: PostProcessed, bounds: Sequence[QuotaBound], minimums: Mapping[str, Targets]
+    processed: PostProcessed,
+    bounds: Sequence[QuotaBound],
+    lowest: Targets,
+    *,
+    published: Targets,
+    waits: Mapping[str, QuotaWait],
+    now: datetime,
 ) -> WithinQuotas:
     """Lower the targets of a recommendation, so that its pods fit all quotas.
 
     The targets of a resource are lowered together, in proportion. None is lowered below its
-    minimum, so a pod may stay above a bound; its recommendation is published nevertheless. The
-    bounds of a lowered container are at most its target, as with maxAllowed.
+    ``lowest`` amount, so a pod may stay above a bound; its recommendation is published
+    nevertheless. The ``published`` targets stay for some time (see ``quota_patience``); ``waits``
+    are those of the last cycle, by resource.
     """
-    before = targets_of(processed.amounts)
-    after = dict(before)
+    before, floors = targets_of(processed.amounts), by_resource(lowest)
+    after, going_on = dict(before), dict[str, QuotaWait]()
+    for resource, stated in by_resource(published).items():
+        own = [bound for bound in bounds if bound.resource == resource]
+        if not own:
+            continue
+        wanted, least, kept = before[resource], floors[resource], None
+        if wanted.keys() <= stated.keys():
+            kept = {
+                name: min(amount, max(stated[name], least[name])) for name, amount in wanted.items()
+            }
+        fitting = _fitting(resource, wanted, own, least)
+        after[resource], wait = settle(
+            wanted, fitting, kept, partial(_fit, own), wait=waits.get(resource), now=now
+        )
+        if wait is not None:
+            going_on[resource] = wait
+    return _result(processed, before, after, bounds, going_on)
+
+
+def _fitting(
+    resource: str, wanted: Numbers, bounds: Sequence[QuotaBound], lowest: Numbers
+) -> Numbers:
+    """Return the targets of a resource that fit its bounds now, if the lowest amounts do."""
+    found = wanted
     for bound in bounds:
-        resource = bound.resource
-        floors = minimums.get(resource, {})
-        after[resource] = bound.pod.capped(after[resource], floors, bound.most)
+        found = bound.pod.capped(found, lowest, bound.most)
+    if resource != MEMORY:
+        return found
+    return {name: whole_mib(each, wanted[name], lowest[name]) for name, each in found.items()}
+
+
+def _fit(bounds: Sequence[QuotaBound], targets: Numbers) -> bool:
+    return all(bound.pod.of(targets) <= bound.most for bound in bounds)
+
+
+def _result(
+    processed: PostProcessed,
+    before: Mapping[str, Numbers],
+    after: Mapping[str, Numbers],
+    bounds: Sequence[QuotaBound],
+    waits: Mapping[str, QuotaWait],
+) -> WithinQuotas:
+    untils = {resource: wait.until for resource, wait in waits.items() if wait.fitting}
     findings = tuple(
-        QuotaFinding(bound=bound, needed=needed, lowered=bound.pod.of(after[bound.resource]))
+        QuotaFinding(
+            bound=bound,
+            needed=needed,
+            lowered=bound.pod.of(after[bound.resource]),
+            until=untils.get(bound.resource),
+        )
         for bound in bounds
         if (needed := bound.pod.of(before[bound.resource])) > bound.most
     )
     caps = {
         one.name: {
-            resource: quantity(resource, after[resource][one.name])
+            resource: after[resource][one.name]
             for resource in RESOURCES
             if after[resource].get(one.name) != before[resource].get(one.name)
         }
         for one in processed.amounts
     }
     names = tuple(name for name, capped in caps.items() if capped)
-    if not names:
-        return WithinQuotas(processed=processed, findings=findings)
-    amounts = tuple(_lowered(one, caps[one.name]) for one in processed.amounts)
-    stage = ProcessingStage(reason=StepReason.QUOTA, amounts=amounts, by=caps)
-    lowered = replace(processed, stages=(*processed.stages, stage))
-    return WithinQuotas(processed=lowered, findings=findings, containers=names)
+    if names:
+        stage = ProcessingStage(
+            reason=StepReason.QUOTA,
+            amounts=tuple(lowered(one, caps[one.name]) for one in processed.amounts),
+            by={
+                name: {resource: quantity(resource, amount) for resource, amount in each.items()}
+                for name, each in caps.items()
+            },
+        )
+        processed = replace(processed, stages=(*processed.stages, stage))
+    return WithinQuotas(processed=processed, findings=findings, containers=names, waits=waits)
 
 
-def targets_of(amounts: Sequence[ContainerAmounts]) -> Mapping[str, Targets]:
+def targets_of(amounts: Sequence[ContainerAmounts]) -> Mapping[str, Numbers]:
     """Return targets in millicores and bytes, by resource and container."""
-    return {
-        resource: {
-            one.name: units(resource, one.target[resource])
-            for one in amounts
-            if resource in one.target
-        }
-        for resource in RESOURCES
-    }
-
-
-def quota_minimums(
-    stages: Sequence[ProcessingStage], containers: Sequence[str], estimation: EstimationSettings
-) -> Mapping[str, Targets]:
-    """Return the amounts below which no quota lowers a target, by resource and container.
-
-    They are minAllowed or, if larger, the smallest estimate: the pod's minimum, divided by its
-    containers. Otherwise a full quota would lead to a target of zero.
-    """
-    low = next((each.by for each in stages if each.reason is StepReason.MIN_ALLOWED), {})
-    number = max(1, len(containers))
-    smallest = {
-        CPU: int(estimation.pod_min_cpu / number),
-        MEMORY: int(estimation.pod_min_memory * _MIB / number),
-    }
-    return {
-        resource: {name: max(1, least, _units(resource, low.get(name, {}))) for name in containers}
-        for resource, least in smallest.items()
-    }
-
-
-def _units(resource: str, amounts: ResourceQuantities) -> int:
-    return units(resource, amounts[resource]) if resource in amounts else 0
-
-
-def _lowered(one: ContainerAmounts, caps: ResourceQuantities) -> ContainerAmounts:
-    if not caps:
-        return one
-
-    def capped(amounts: ResourceQuantities) -> dict[str, Quantity]:
-        return {name: min(each, caps.get(name, each)) for name, each in amounts.items()}
-
-    return replace(
-        one,
-        target=capped(one.target),
-        lower_bound=capped(one.lower_bound),
-        upper_bound=capped(one.upper_bound),
-    )
+    return by_resource(as_numbers((one.name, one.target) for one in amounts))

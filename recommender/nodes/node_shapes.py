@@ -5,18 +5,19 @@ Thousands of nodes have a few dozen shapes, and only these are compared with the
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from common.scheduling.eligibility import NodeTraits
 from common.scheduling.room import Room
+from recommender.model.patience import PATIENCE
 from recommender.nodes.cached_node import CachedNode
 
 HOSTNAME = "kubernetes.io/hostname"
 """A label that differs between nodes, so that it isn't a part of their shape."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
-DEPARTURE = timedelta(minutes=30)
-"""For this time after its last node went, a shape may come back: nodes are replaced in upgrades."""
+DEPARTURE = PATIENCE
+"""For this time after its last node went, a shape may come back."""
 
 _MOST_SHAPES = 1 << 14  # kept for nodes that come back
 _GONE = "A node {about}was there until {at:%H:%M} UTC and may come back"

@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
-from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
 from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers
 from common.scheduling.room import Room
 from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.lowering import lowered, lowest_targets, whole_mib
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.step_reasons import StepReason
 from recommender.model.keys import VpaKey
 from recommender.publish.status import ConditionType, LimitFinding, listed
 from recommender.sources.target_resolution import LoadedVpa
 
-_MIB = 1 << 20
 _LOWERED = "TargetsLowered"
 _LOWERED_TEXT = "{names}: the target is lowered, so that a pod fits. {room}."
 _MAY_BE_MADE = "MayBeMade"
@@ -104,12 +103,12 @@ def within_limits(
 ) -> Limited:
     """Lower the targets of a recommendation so that its pod fits all limits, one after another.
 
-    A capped container's bounds are at most its capped target, as with maxAllowed. If the pod fits
-    no room even with all containers at their minimum, the recommendation stays.
+    If the pod fits no room even with all containers at their minimum, the recommendation stays.
     """
     if limits is None or not limits.limits or not processed.amounts:
         return Limited(processed=processed)
-    minimums = _minimums(processed, estimation)
+    names = tuple(one.name for one in processed.amounts)
+    minimums = lowest_targets(processed.stages, names, estimation)
     needed = limits.claims.needed(_targets(processed.amounts))
     found, findings = processed, list[LimitFinding]()
     for limit in limits.limits:
@@ -144,8 +143,11 @@ def _within(
         message = _CANNOT_FIT_TEXT.format(room=nearest)
         findings.append(LimitFinding(limit.unmet, _CANNOT_FIT, message))
         return processed
-    room, lowered = best
-    amounts = tuple(_lowered(one, targets, lowered, minimums) for one in processed.amounts)
+    room, kept = best
+    amounts = tuple(
+        lowered(one, _rounded(kept[one.name], targets[one.name], minimums[one.name]))
+        for one in processed.amounts
+    )
     names = [
         one.name for one, before in zip(amounts, processed.amounts, strict=True) if one != before
     ]
@@ -201,56 +203,12 @@ def _targets(amounts: Sequence[ContainerAmounts]) -> Targets:
     return as_numbers((one.name, one.target) for one in amounts)
 
 
-def _minimums(processed: PostProcessed, estimation: EstimationSettings) -> Targets:
-    """Return minAllowed of each container, or the minimum of a recommendation if it is larger.
-
-    A pod without room for the minimum of a recommendation would hardly run.
-    """
-    amounts = processed.amounts
-    stated = (each.by for each in processed.stages if each.reason is StepReason.MIN_ALLOWED)
-    allowed: Mapping[str, ResourceQuantities] = next(stated, {})
-    own = as_numbers((one.name, allowed.get(one.name, {})) for one in amounts)
-    least = {
-        CPU: int(estimation.pod_min_cpu / len(amounts)),
-        MEMORY: int(estimation.pod_min_memory * _MIB / len(amounts)),
-    }
-    return {
-        name: {each: max(least[each], there.get(each, 0)) for each in RESOURCES}
-        for name, there in own.items()
-    }
-
-
-def _lowered(
-    one: ContainerAmounts, before: Targets, after: Targets, minimums: Targets
-) -> ContainerAmounts:
-    caps = {
-        resource: _cap(resource, amount, minimums[one.name][resource])
-        for resource, amount in after[one.name].items()
-        if amount < before[one.name][resource]
-    }
-    if not caps:
-        return one
-
-    def capped(values: ResourceQuantities) -> ResourceQuantities:
-        return {
-            name: min(value, caps[name]) if name in caps else value
-            for name, value in values.items()
-        }
-
-    return replace(
-        one,
-        target=capped(one.target),
-        lower_bound=capped(one.lower_bound),
-        upper_bound=capped(one.upper_bound),
-    )
-
-
-def _cap(resource: str, amount: int, minimum: int) -> Quantity:
-    """Return a lowered amount; memory in whole MiB if the minimum allows it."""
-    whole = amount // _MIB * _MIB
-    if resource == MEMORY and whole and whole >= minimum:
-        amount = whole
-    return quantity(resource, amount)
+def _rounded(
+    kept: Mapping[str, int], before: Mapping[str, int], lowest: Mapping[str, int]
+) -> Mapping[str, int]:
+    if MEMORY not in kept:
+        return kept
+    return {**kept, MEMORY: whole_mib(kept[MEMORY], before[MEMORY], lowest[MEMORY])}
 
 
 def _quantities(room: Room) -> ResourceQuantities:

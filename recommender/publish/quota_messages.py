@@ -6,10 +6,14 @@ from recommender.estimate.quota_capping import QuotaFinding, WithinQuotas
 from recommender.publish.status import ConditionType, LimitFinding, listed
 
 _LOWERED = "TargetsLowered"
+_LOWERED_LATER = "TargetsLoweredLater"
 _DOES_NOT_FIT = "RolloutDoesNotFit"
 _SENTENCES = 4  # one for each resource of a quota; more don't help
 _CAPPED = "{names}: targets are lowered so that the pods of a rollout fit. "
 _TOO_MUCH = "The pods of a rollout do not fit, not even with the lowest targets. "
+_NOT_YET = (
+    "The pods of a rollout do not fit now. The targets stay for a while in case that changes. "
+)
 _BOUND = (
     "ResourceQuota {quota} allows {hard} of {name}, of which other pods use {others}{rivals}. "
     "{pods} may use {most}, {need}."
@@ -19,6 +23,7 @@ _ONE_POD = "The only pod of a rollout"
 _RIVALS = " and {number} other {vpas} a share of the rest"
 _WANTED = "and the recommendation wants {needed}"
 _LEAST = "but it needs at least {lowered}"
+_STAYS = "but the target stays at {lowered} until {until:%H:%M} UTC"
 
 
 def quota_findings(limited: WithinQuotas) -> tuple[LimitFinding, ...]:
@@ -26,10 +31,14 @@ def quota_findings(limited: WithinQuotas) -> tuple[LimitFinding, ...]:
     if not limited.findings:
         return ()
     ordered = sorted(limited.findings, key=lambda each: (each.is_met, each.bound.most))
-    is_met = all(each.is_met for each in ordered)
-    first = _CAPPED.format(names=listed(limited.containers)) if is_met else _TOO_MUCH
+    unmet = [each for each in ordered if not each.is_met]
+    if not unmet:
+        reason, first = _LOWERED, _CAPPED.format(names=listed(limited.containers))
+    elif all(each.until for each in unmet):
+        reason, first = _LOWERED_LATER, _NOT_YET
+    else:
+        reason, first = _DOES_NOT_FIT, _TOO_MUCH
     message = first + " ".join(map(_sentence, ordered[:_SENTENCES]))
-    reason = _LOWERED if is_met else _DOES_NOT_FIT
     return (LimitFinding(ConditionType.CAPPED_BY_QUOTA, reason, message),)
 
 
@@ -50,8 +59,14 @@ def _sentence(finding: QuotaFinding) -> str:
         rivals=rivals,
         pods=_ONE_POD if bound.pods == 1 else _PODS.format(number=bound.pods),
         most=most,
-        need=(_WANTED if finding.is_met else _LEAST).format(needed=needed, lowered=lowered),
+        need=_need(finding).format(needed=needed, lowered=lowered, until=finding.until),
     )
+
+
+def _need(finding: QuotaFinding) -> str:
+    if finding.is_met:
+        return _WANTED
+    return _LEAST if finding.until is None else _STAYS
 
 
 def _text(resource: str, amount: int) -> str:

@@ -1,7 +1,7 @@
 """The workloads of VPAs, as ResourceQuotas see them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler
@@ -11,17 +11,23 @@ from common.quantity import ZERO
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.pod_amounts import Amounts, pod_amounts
 from common.recommendation.policy import ControlledValues, container_policy, controlled_values
-from common.recommendation.qos import QosClass, qos_class
 from common.recommendation.quota import freed_by
-from common.recommendation.quota_scopes import ScopeFacts
+from common.recommendation.quota_scopes import ScopeFacts, scope_facts
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 from common.scheduling.pod_claims import shape_of_template
 from common.target.pod_counts import PodCounts
-from recommender.estimate.pod_sums import pod_sums
-from recommender.estimate.post_processing import cap_stages
-from recommender.estimate.quota_bounds import PodUse, QuotaWorkload, WantedTargets, claims_of
-from recommender.estimate.quota_capping import quota_minimums, targets_of
+from recommender.estimate.lowering import by_resource, lowest_targets
+from recommender.estimate.pod_sums import Numbers, PodSum, pod_sums
+from recommender.estimate.post_processing import cap_stages, quantity
+from recommender.estimate.quota_bounds import (
+    QUOTA_SUMS,
+    PodUse,
+    QuotaWorkload,
+    WantedTargets,
+    quota_claims,
+)
+from recommender.estimate.quota_capping import targets_of
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.publish.status import recommended_amounts
 from recommender.publish.status_decision import PublishingSettings
@@ -50,19 +56,21 @@ def quota_workload(
     settings: PublishingSettings,
     scales_sidecars: bool = False,
 ) -> QuotaWorkload | None:
-    """Return the workload of a VPA with its present pods; None if a rollout isn't foreseeable.
+    """Return the workload of a VPA with its present pods.
 
-    That is so if the number of its pods is unknown or zero, or if neither a pod nor a template
-    shows its containers. Before the first recommendation, the present requests count as targets.
-    ``counts`` are those of its controller; without them the present pods count.
+    It is None if neither a pod nor a template shows its containers. Before the first
+    recommendation, the present requests count as targets. ``counts`` are those of its controller;
+    without them the present pods count. A workload without pods, such as one that is scaled to
+    zero, counts as one pod and doesn't compete with those that have pods.
 
     Raises:
         QuantityError: an amount of a pod, the template or the policy is no quantity.
     """
     live = [each for each in pods if each.status.phase not in FINISHED]
-    number = len(live) if counts is None else counts.most
+    counted = sum(each.metadata.deletion_timestamp is None for each in live)
+    number = max(counted, 0 if counts is None else counts.most)
     newest = _most_frequent(live) or _of_template(loaded, scales_sidecars=scales_sidecars)
-    if not number or newest is None:
+    if newest is None:
         return None
     vpa, amounts = loaded.vpa, pod_amounts(newest.spec)
     scaled = {
@@ -87,28 +95,22 @@ def quota_workload(
     wanted = WantedTargets(
         uncapped=targets_of(uncapped),
         targets=targets_of(stages[-1].amounts),
-        minimums=quota_minimums(stages, names, settings.estimation),
+        minimums=by_resource(lowest_targets(stages, names, settings.estimation)),
+    )
+    changes_pods = written_mode(vpa) != UpdateMode.OFF and not loaded.controlled_by
+    published = targets_of(tuple(recommended_amounts(vpa.status).values())) if changes_pods else {}
+    pending = PodUse(  # which isn't cached
+        count=0 if counts is None else max(0, counts.existing - counted),
+        used=_new_pod_uses(sums, published),
+        facts=facts,
     )
     return QuotaWorkload(
-        pods=number,
-        uses=_present_uses(live, counts),
+        pods=max(1, number),
+        uses=(*_present_uses(live), pending),
         facts=facts,
         sums=sums,
-        claims=claims_of(sums, wanted, number),
-        is_applied=written_mode(vpa) != UpdateMode.OFF and not loaded.controlled_by,
-    )
-
-
-def scope_facts(spec: PodSpec, *, priority_class: str, deadline: int | None) -> ScopeFacts:
-    """Return the facts about a pod with this spec.
-
-    Raises:
-        QuantityError: a request or a limit is no quantity.
-    """
-    return ScopeFacts(
-        is_best_effort=qos_class(spec) is QosClass.BEST_EFFORT,
-        is_terminating=deadline is not None and deadline >= 0,
-        priority_class=priority_class,
+        claims=quota_claims(sums, wanted, max(1, number)),
+        competes=changes_pods and number > 0,
     )
 
 
@@ -176,22 +178,25 @@ def _uncapped(
     return tuple(found)
 
 
-def _present_uses(live: Sequence[CachedPod], counts: PodCounts | None) -> tuple[PodUse, ...]:
-    """Return what the pods use; pending ones, which aren't cached, use as much as most others.
-
-    Controllers don't count pods that are being deleted, and quotas do.
-    """
+def _present_uses(live: Sequence[CachedPod]) -> Iterator[PodUse]:
+    """Yield what the pods use; quotas also count those that are being deleted."""
     groups: dict[tuple[int, ...], list[CachedPod]] = {}
     for each in live:
         groups.setdefault(tuple(map(id, _parts(each))), []).append(each)
-    largest = max(groups.values(), key=len, default=[])
-    counted = sum(each.metadata.deletion_timestamp is None for each in live)
-    pending = 0 if counts is None else max(0, counts.existing - counted)
-    return tuple(
-        PodUse(count=len(each) + (pending if each is largest else 0), used=used, facts=facts)
-        for each in groups.values()
-        for used, facts in (_use(each[0]),)
-    )
+    for pods in groups.values():
+        used, facts = _use(pods[0])
+        yield PodUse(count=len(pods), used=used, facts=facts)
+
+
+def _new_pod_uses(
+    sums: Mapping[str, PodSum], published: Mapping[str, Numbers]
+) -> ResourceQuantities:
+    """Return what a pod uses that admission gives the published targets, by the names in quotas."""
+    found = {}
+    for name, part in QUOTA_SUMS.items():
+        resource = part.rpartition(".")[2]
+        found[name] = quantity(resource, sums[part].of(published.get(resource, {})))
+    return found
 
 
 def _use(pod: CachedPod) -> tuple[ResourceQuantities, ScopeFacts]:

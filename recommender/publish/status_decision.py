@@ -15,12 +15,15 @@ from msgspec import structs
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
+from common.scheduling.pod_claims import as_numbers
 from common.scheduling.room import Room
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
+from recommender.estimate.lowering import lowest_targets
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
 from recommender.estimate.quota_bounds import QuotaBound
-from recommender.estimate.quota_capping import quota_minimums, within_quotas
+from recommender.estimate.quota_capping import within_quotas
+from recommender.estimate.quota_patience import QuotaWait
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
@@ -91,6 +94,8 @@ class VpaRecord:
     compared: Mapping[str, int] = field(default_factory=dict)
     """The number of aggregates with a recommendation, by resource."""
     absent_since: datetime | None = None  # start of the absence, or its last report
+    waits: Mapping[str, QuotaWait] = field(default_factory=dict)
+    """The targets that exceed quotas and aren't lowered yet, by resource."""
 
 
 def record_of(key: VpaKey, record: VpaRecord | None, now: datetime) -> VpaRecord:
@@ -222,7 +227,7 @@ def _decide_again(
         policy=vpa.spec.resource_policy,
         current=_current_recommendation(loaded, estimated, context),
     )
-    limited = _within_all(processed, context)
+    limited, waits = _within_all(processed, vpa, record, context)
     processed = limited.processed
     findings = _findings(loaded, estimated, limited, pods, context)
     wanted, kept = _wanted(loaded, findings, now)
@@ -234,7 +239,7 @@ def _decide_again(
     if kept is None and writing is WriteDecision.WAITS:
         kept = StepReason.TOO_CLOSE
     is_plain = not (processed.selected.stale or processed.selected.unknown)
-    caches = bool(processed.amounts) and not context.fetching_history and is_plain
+    caches = bool(processed.amounts) and not context.fetching_history and is_plain and not waits
     cached = None
     if caches and writing is not WriteDecision.WRITTEN:
         cached = _cached(
@@ -249,7 +254,7 @@ def _decide_again(
     return StatusDecision(
         vpa=vpa,
         inputs=inputs,
-        record=replace(record, cached=cached, absent_since=absent_since),
+        record=replace(record, cached=cached, absent_since=absent_since, waits=waits),
         labels=(shown_mode(vpa), is_provided(vpa.status), matches, bool(inputs.unsupported)),
         post_processed=processed,
         wanted=wanted,
@@ -286,17 +291,32 @@ def _findings(
     )
 
 
-def _within_all(processed: PostProcessed, context: DecisionContext) -> Limited:
-    """Lower targets so that the pod fits a node, and then so that its rollout fits the quotas."""
+def _within_all(
+    processed: PostProcessed,
+    vpa: VerticalPodAutoscaler,
+    record: VpaRecord,
+    context: DecisionContext,
+) -> tuple[Limited, Mapping[str, QuotaWait]]:
+    """Lower targets so that the pod fits a node, and then so that its rollout fits the quotas.
+
+    Return the targets that aren't lowered yet, too.
+    """
     estimation = context.settings.estimation
     limited = within_limits(processed, context.limits, estimation)
     if not context.quotas:
-        return limited
+        return limited, {}
     names = tuple(one.name for one in processed.amounts)
-    minimums = quota_minimums(processed.stages, names, estimation)
-    within = within_quotas(limited.processed, context.quotas, minimums)
+    published = recommended_amounts(vpa.status).values()
+    within = within_quotas(
+        limited.processed,
+        context.quotas,
+        lowest_targets(processed.stages, names, estimation),
+        published=as_numbers((one.name, one.target) for one in published),
+        waits=record.waits,
+        now=context.now,
+    )
     findings = (*limited.findings, *quota_findings(within))
-    return replace(limited, processed=within.processed, findings=findings)
+    return replace(limited, processed=within.processed, findings=findings), within.waits
 
 
 def _little_history(
@@ -375,7 +395,7 @@ def _before_lowering(published: ContainerAmounts) -> ContainerAmounts:
     """Return published amounts as they were before they were lowered together with others.
 
     Otherwise amounts that stay without samples would be lowered again in each cycle. The policy
-    caps them again, and the order of bounds raises the upper one.
+    caps them again.
     """
     return replace(published, target={**published.target, **published.uncapped_target})
 

@@ -1,5 +1,6 @@
 """Targets that are lowered to ResourceQuotas: the cycle of the recommender."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from recommender_harness import (
     deployment,
     pod,
     prepare,
+    published,
     quota,
     running,
     status_of,
@@ -88,7 +90,7 @@ async def test_the_condition_states_the_numbers() -> None:
             await process.cycle()
         assert target(api)["cpu"] == "100m"
         found = written(api)["recommendation"]["containerRecommendations"][0]
-        assert found["upperBound"]["cpu"] == "100m"
+        assert found["upperBound"]["cpu"] != "100m", "pods that run keep their range"
         assert found["uncappedTarget"]["cpu"] == "126m"
         assert conditions(api)[CONDITION] == (
             "app: targets are lowered so that the pods of a rollout fit. "
@@ -130,56 +132,68 @@ async def test_a_quota_on_limits_lowers_requests_by_their_ratio() -> None:
         assert target(api)["cpu"] == "100m"
 
 
-async def test_pending_pods_count_as_much_as_the_others() -> None:
-    """Pending pods aren't cached, but the Deployment counts them."""
+@pytest.mark.parametrize(
+    ("used", "cpu"),
+    [
+        pytest.param("110m", "100m", id="other pods use nothing"),
+        pytest.param("130m", "90m", id="other pods use 20m"),
+    ],
+)
+async def test_pending_pods_count_with_the_published_target(used: str, cpu: str) -> None:
+    """They aren't cached, but the Deployment counts them."""
     async with FakeApi() as api:
         prepare(
             api,
             deployments=[workload(replicas=2)],
             pods=[running_pod(cpu="50m")],
-            resourcequotas=[quota(requests_cpu="200m", used={"requests.cpu": "100m"})],
+            resourcequotas=[quota(requests_cpu="200m", used={"requests.cpu": used})],
+            verticalpodautoscalers=[published(vpa(), cpu="60m", memory="250Mi")],
         )
         async with running(api) as process:
             await process.cycle()
-        assert target(api)["cpu"] == "100m"
+        assert target(api)["cpu"] == cpu
 
 
-async def test_without_pods_the_template_counts() -> None:
+async def test_without_pods_the_template_counts_and_the_target_stays_for_half_an_hour() -> None:
     """A quota that refuses all pods must not keep a target that is too large."""
     made = workload(replicas=1)
     made["spec"]["template"] = {"spec": {"containers": [{"name": "app"}]}}
-    published = vpa()
-    amounts = {"cpu": "500m", "memory": "300Mi"}
-    one = {"containerName": "app", "target": amounts, "uncappedTarget": amounts}
-    published["status"] = {"recommendation": {"containerRecommendations": [one]}}
+    one = published(vpa(), cpu="500m", memory="300Mi")
     async with FakeApi() as api:
         prepare(
             api,
             deployments=[made],
             pods=[],
             resourcequotas=[quota(requests_cpu="200m")],
-            verticalpodautoscalers=[published],
+            verticalpodautoscalers=[one],
         )
         api.on(METRICS, listing())
         async with running(api) as process:
+            for _ in range(2):
+                await process.cycle()
+                assert target(api)["cpu"] == "500m"
+                assert conditions(api)[CONDITION].endswith(
+                    "The only pod of a rollout may use 200m, but the target stays at 500m until "
+                    "12:30 UTC."
+                )
+                apply_write(api, process, one)
+                process.clock.forward(timedelta(minutes=29))
+            process.clock.forward(timedelta(minutes=1))
             await process.cycle()
         assert target(api)["cpu"] == "200m"
 
 
-@pytest.mark.parametrize(
-    "replicas", [pytest.param(0, id="scaled to zero"), pytest.param(1, id="one replica")]
-)
-async def test_a_workload_that_is_scaled_to_zero_has_no_bound(replicas: int) -> None:
+async def test_a_workload_that_is_scaled_to_zero_counts_as_one_pod() -> None:
     async with FakeApi() as api:
         prepare(
             api,
-            deployments=[workload(replicas=replicas)],
+            deployments=[workload(replicas=0)],
             pods=[running_pod()],
             resourcequotas=[quota(requests_cpu="100m")],
         )
         async with running(api) as process:
             await process.cycle()
-        assert target(api)["cpu"] == ("100m" if replicas else USUAL["cpu"])
+        assert target(api)["cpu"] == "100m"
 
 
 async def test_vpas_share_a_quota_and_the_condition_goes_with_it() -> None:

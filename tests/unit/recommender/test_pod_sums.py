@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from common.api.core import PodSpec
 from common.recommendation.pod_amounts import pod_amounts
 from common.resources import CPU, MEMORY, parse_quantities
-from recommender.estimate.pod_sums import PhaseSum, PodSum, Targets, pod_sums
+from recommender.estimate.pod_sums import Numbers, PhaseSum, PodSum, pod_sums
 
 Json = dict[str, Any]
 
@@ -155,7 +155,7 @@ HALVES = PodSum(
     ],
 )
 def test_targets_are_lowered_to_a_bound(
-    pod: PodSum, most: int, minimums: Targets, lowered: Targets
+    pod: PodSum, most: int, minimums: Numbers, lowered: Numbers
 ) -> None:
     assert pod.capped({"app": 500}, minimums, most) == lowered
 

@@ -19,8 +19,8 @@ from recommender.estimate.quota_bounds import (
     PodUse,
     QuotaWorkload,
     WantedTargets,
-    claims_of,
     quota_bounds,
+    quota_claims,
 )
 
 FACTS = ScopeFacts(is_best_effort=False, is_terminating=False, priority_class="")
@@ -52,7 +52,7 @@ def workload(
     ratio: int = 2,
     uncapped: int | None = None,
     facts: ScopeFacts = FACTS,
-    is_applied: bool = True,
+    competes: bool = True,
 ) -> QuotaWorkload:
     """Return a workload whose pods have one scaled container; ``using`` are its present pods."""
     request, limit = ({"app": Fraction(each)} for each in (1, ratio))
@@ -84,8 +84,8 @@ def workload(
         uses=uses,
         facts=facts,
         sums=sums,
-        claims=claims_of(sums, wanted, pods),
-        is_applied=is_applied,
+        claims=quota_claims(sums, wanted, pods),
+        competes=competes,
     )
 
 
@@ -202,7 +202,7 @@ def workload(
             [quota("1", "900m")],
             {
                 "web": workload(300, using=[200]),
-                "api": workload(500, is_applied=False, using=[200]),
+                "api": workload(500, competes=False, using=[200]),
             },
             {"web": 300, "api": 200},
             id="a VPA in mode Off doesn't compete: its pods stay as they are",
@@ -211,7 +211,7 @@ def workload(
             [quota("1", "500m")],
             {
                 "web": workload(300, using=[200]),
-                "api": workload(500, is_applied=False, using=[200]),
+                "api": workload(500, competes=False, using=[200]),
             },
             {"web": 700, "api": 600},
             id="a VPA in mode Off may take what the others leave",
@@ -235,6 +235,15 @@ def test_a_bound_states_its_numbers() -> None:
 
     assert (bound.quota, bound.name, bound.resource) == ("team", "requests.cpu", CPU)
     assert (bound.hard, bound.others, bound.pods, bound.rivals) == (1000, 500, 2, 1)
+
+
+def test_usage_that_the_quota_has_not_counted_yet_is_not_that_of_others() -> None:
+    """The usage of a quota follows its pods after some time."""
+    off = {"web": workload(300, using=[200], competes=False)}
+
+    (bound,) = quota_bounds([quota("1", "100m")], off)["web"]
+
+    assert (bound.others, bound.most) == (0, 1000)
 
 
 AMOUNTS = st.integers(0, 2_000)

@@ -1,25 +1,31 @@
 """Targets that are lowered to quotas, and the condition that states it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
 
 from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
-from common.resources import CPU, MEMORY, RESOURCES
+from common.resources import CPU, MEMORY
+from common.scheduling.pod_claims import Targets
 from recommender.estimate.amount_selection import SelectedAmounts
-from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.pod_sums import PhaseSum, PodSum, Targets
+from recommender.estimate.pod_sums import PhaseSum, PodSum
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.quota_bounds import QuotaBound
-from recommender.estimate.quota_capping import WithinQuotas, quota_minimums, within_quotas
+from recommender.estimate.quota_capping import WithinQuotas, within_quotas
+from recommender.estimate.quota_patience import QuotaWait
 from recommender.estimate.step_reasons import StepReason
 from recommender.publish.quota_messages import quota_findings
 from recommender.publish.status import ConditionType
 
 GIB = 1 << 30
-NO_MINIMUMS: Mapping[str, Targets] = {CPU: {}, MEMORY: {}}
+MIB = 1 << 20
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+NO_MINIMUMS: Targets = {}
+NOTHING: Targets = {}
+NO_WAITS: Mapping[str, QuotaWait] = {}
 
 
 def amounts(name: str, cpu: int, memory: int = GIB) -> ContainerAmounts:
@@ -63,6 +69,19 @@ def bound(
     )
 
 
+def within(
+    found: PostProcessed,
+    bounds: Sequence[QuotaBound],
+    minimums: Targets = NO_MINIMUMS,
+    *,
+    published: Targets = NOTHING,
+    waits: Mapping[str, QuotaWait] = NO_WAITS,
+    now: datetime = NOW,
+) -> WithinQuotas:
+    lowest = {one.name: {CPU: 1, MEMORY: 1, **minimums.get(one.name, {})} for one in found.amounts}
+    return within_quotas(found, bounds, lowest, published=published, waits=waits, now=now)
+
+
 def targets(found: WithinQuotas, resource: str = CPU) -> list[int]:
     targets = (one.target[resource] for one in found.processed.amounts)
     return [one.milli if resource == CPU else one.value for one in targets]
@@ -78,12 +97,10 @@ BOTH = processed(amounts("app", 300), amounts("log", 100))
         pytest.param([bound(400)], NO_MINIMUMS, [300, 100], id="the pod just fits"),
         pytest.param([bound(399)], NO_MINIMUMS, [299, 99], id="a millicore too much"),
         pytest.param([bound(200)], NO_MINIMUMS, [150, 50], id="in proportion"),
-        pytest.param(
-            [bound(200)], {CPU: {"log": 80}, MEMORY: {}}, [120, 80], id="a minimum is kept"
-        ),
+        pytest.param([bound(200)], {"log": {CPU: 80}}, [120, 80], id="a minimum is kept"),
         pytest.param(
             [bound(100)],
-            {CPU: {"app": 90, "log": 80}, MEMORY: {}},
+            {"app": {CPU: 90}, "log": {CPU: 80}},
             [90, 80],
             id="minimums that don't fit are published",
         ),
@@ -95,57 +112,107 @@ BOTH = processed(amounts("app", 300), amounts("log", 100))
     ],
 )
 def test_targets_within_quotas(
-    bounds: Sequence[QuotaBound], minimums: Mapping[str, Targets], lowered: list[int]
+    bounds: Sequence[QuotaBound], minimums: Targets, lowered: list[int]
 ) -> None:
-    found = within_quotas(BOTH, bounds, minimums)
+    found = within(BOTH, bounds, minimums)
 
     assert targets(found) == lowered
     assert targets(found, MEMORY) == [GIB, GIB]
 
 
-def test_bounds_are_at_most_the_lowered_target_and_the_uncapped_target_stays() -> None:
-    (app, log) = within_quotas(BOTH, [bound(100)], NO_MINIMUMS).processed.amounts
+def test_the_lower_bound_is_at_most_the_lowered_target_and_the_other_amounts_stay() -> None:
+    (app, log) = within(BOTH, [bound(100)]).processed.amounts
 
     assert [each.target[CPU].milli for each in (app, log)] == [75, 25]
     assert app.lower_bound[CPU].milli == 75, "it was 150"
-    assert app.upper_bound[CPU].milli == 75
+    assert app.upper_bound[CPU].milli == 600
     assert app.uncapped_target[CPU].milli == 300
     assert app.upper_bound[MEMORY].value == 2 * GIB
 
 
 def test_the_step_has_the_lowered_amounts_as_operands() -> None:
-    stage = within_quotas(BOTH, [bound(200)], NO_MINIMUMS).processed.stages[-1]
+    stage = within(BOTH, [bound(200)]).processed.stages[-1]
 
     assert stage.reason is StepReason.QUOTA
     assert stage.by == {"app": {CPU: quantity(CPU, 150)}, "log": {CPU: quantity(CPU, 50)}}
 
 
 def test_without_a_lowered_target_there_is_no_step() -> None:
-    assert within_quotas(BOTH, [bound(400)], NO_MINIMUMS).processed is BOTH
+    assert within(BOTH, [bound(400)]).processed is BOTH
 
 
-def test_minimums_are_min_allowed_or_the_share_of_the_smallest_pod() -> None:
-    low = {"app": {CPU: quantity(CPU, 80)}, "log": {CPU: quantity(CPU, 5)}}
-    stages = (ProcessingStage(reason=StepReason.MIN_ALLOWED, amounts=(), by=low),)
-    estimation = EstimationSettings(pod_min_cpu=25, pod_min_memory=250)
+def test_lowered_memory_is_in_whole_mib_unless_a_minimum_is_larger() -> None:
+    tight = [bound(GIB + 1, "requests.memory")]
 
-    found = quota_minimums(stages, ("app", "log"), estimation)
-
-    assert found[CPU] == {"app": 80, "log": 12}
-    assert found[MEMORY] == dict.fromkeys(("app", "log"), 125 << 20)
+    assert targets(within(BOTH, tight), MEMORY) == [GIB // 2, GIB // 2]
+    least = {name: {MEMORY: GIB // 2 + (name == "app")} for name in ("app", "log")}
+    assert targets(within(BOTH, tight, least), MEMORY) == [GIB // 2 + 1, GIB // 2]
 
 
-def test_no_minimum_is_zero() -> None:
-    """A target of zero would remove the request, and the limit with it."""
-    estimation = EstimationSettings(pod_min_cpu=0, pod_min_memory=0)
+HALF: Targets = {"app": {CPU: 150}, "log": {CPU: 50}}
+WHOLE: Targets = {"app": {CPU: 300}, "log": {CPU: 100}}
 
-    found = quota_minimums((), ("app",), estimation)
 
-    assert found == {name: {"app": 1} for name in RESOURCES}
+@pytest.mark.parametrize(
+    ("bounds", "published", "found"),
+    [
+        pytest.param([bound(200)], NOTHING, [150, 50], id="nothing is published: what fits"),
+        pytest.param(
+            [bound(200)], {"app": {CPU: 300}}, [150, 50], id="a container is new: what fits"
+        ),
+        pytest.param([bound(400)], HALF, [300, 100], id="the unlowered targets fit"),
+        pytest.param([bound(219)], HALF, [150, 50], id="less than ten percent more: they stay"),
+        pytest.param([bound(220)], HALF, [165, 55], id="ten percent more"),
+        pytest.param([bound(200)], HALF, [150, 50], id="what is published just fits"),
+        pytest.param([bound(199)], HALF, [150, 50], id="it doesn't fit now, and stays"),
+        pytest.param([bound(199)], WHOLE, [300, 100], id="so do targets that weren't lowered"),
+        pytest.param(
+            [bound(199)],
+            {"app": {CPU: 900}, "log": {CPU: 100}},
+            [300, 100],
+            id="a published target above the recommendation counts as much as this",
+        ),
+        pytest.param(
+            [bound(300), bound(199, "limits.cpu")], HALF, [150, 50], id="a quota on limits counts"
+        ),
+    ],
+)
+def test_published_targets_stay_while_bounds_move(
+    bounds: Sequence[QuotaBound], published: Targets, found: list[int]
+) -> None:
+    assert targets(within(BOTH, bounds, published=published)) == found
+
+
+def test_a_minimum_that_was_raised_counts_at_once() -> None:
+    found = within(BOTH, [bound(210)], {"log": {CPU: 60}}, published=HALF)
+
+    assert targets(found) == [150, 60]
+
+
+def test_after_half_an_hour_the_targets_are_lowered() -> None:
+    waits, seen = NO_WAITS, []
+    for minute in range(32):
+        now = NOW + timedelta(minutes=minute)
+        found = within(BOTH, [bound(160)], published=HALF, waits=waits, now=now)
+        waits = found.waits
+        seen.append(targets(found))
+    assert seen == [[150, 50]] * 30 + [[120, 40]] * 2, "also if it isn't published yet"
+
+
+def test_resources_wait_separately() -> None:
+    published = {name: {CPU: 300, MEMORY: GIB} for name in ("app", "log")}
+    waits = {CPU: QuotaWait(since=NOW - timedelta(hours=1), fitting={"app": 150, "log": 50})}
+    bounds = [bound(200), bound(GIB, "requests.memory")]
+
+    found = within(BOTH, bounds, published=published, waits=waits)
+
+    assert targets(found) == [150, 50]
+    assert targets(found, MEMORY) == [GIB, GIB]
+    assert found.waits[MEMORY].since == NOW
 
 
 def test_a_pod_that_fits_has_no_condition() -> None:
-    assert quota_findings(within_quotas(BOTH, [bound(400)], NO_MINIMUMS)) == ()
+    assert quota_findings(within(BOTH, [bound(400)])) == ()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +249,7 @@ def test_a_pod_that_fits_has_no_condition() -> None:
         ),
         pytest.param(
             [bound(300, quota="wide"), bound(100)],
-            {CPU: {"app": 90, "log": 80}, MEMORY: {}},
+            {"app": {CPU: 90}, "log": {CPU: 80}},
             "RolloutDoesNotFit",
             "The pods of a rollout do not fit, not even with the lowest targets. ResourceQuota "
             "team allows 500m of requests.cpu, of which other pods use 200m. Each of the 3 pods of "
@@ -194,17 +261,36 @@ def test_a_pod_that_fits_has_no_condition() -> None:
     ],
 )
 def test_the_condition_states_the_numbers(
-    bounds: Sequence[QuotaBound], minimums: Mapping[str, Targets], reason: str, message: str
+    bounds: Sequence[QuotaBound], minimums: Targets, reason: str, message: str
 ) -> None:
-    (found,) = quota_findings(within_quotas(BOTH, bounds, minimums))
+    (found,) = quota_findings(within(BOTH, bounds, minimums))
 
     assert found.condition is ConditionType.CAPPED_BY_QUOTA
     assert (found.reason, found.message) == (reason, message)
 
 
+def test_the_condition_states_until_when_targets_stay() -> None:
+    (found,) = quota_findings(within(BOTH, [bound(200)], published=WHOLE))
+
+    assert found.reason == "TargetsLoweredLater"
+    assert found.message == (
+        "The pods of a rollout do not fit now. The targets stay for a while in case that changes. "
+        "ResourceQuota team allows 800m of requests.cpu, of which other pods use 200m. Each of the "
+        "3 pods of a rollout may use 200m, but the target stays at 400m until 12:30 UTC."
+    )
+
+
+def test_published_targets_at_their_minimum_wait_for_nothing() -> None:
+    least = {"app": {CPU: 150}, "log": {CPU: 50}}
+
+    (found,) = quota_findings(within(BOTH, [bound(199)], least, published=HALF))
+
+    assert found.reason == "RolloutDoesNotFit"
+
+
 def test_a_message_has_the_smallest_bounds_only() -> None:
     many = [bound(100 + each, quota=f"q{each}") for each in range(6)]
 
-    (found,) = quota_findings(within_quotas(BOTH, many, NO_MINIMUMS))
+    (found,) = quota_findings(within(BOTH, many))
 
     assert [f"q{each} " in found.message for each in range(6)] == [True] * 4 + [False] * 2

@@ -3,98 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
-from common.api.autoscaling import VerticalPodAutoscaler
-from common.api.workloads import ResourcesTemplate
-from common.labels import NOTHING
-from common.quantity import Quantity, QuantityError
+from common.quantity import QuantityError
 from common.recommendation.quota_scopes import ScopeFacts
-from common.resources import CPU
 from common.target.pod_counts import PodCounts
-from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.post_processing import PostProcessingSettings
+from quota_workloads import ONE, container, pod, vpa, workload
 from recommender.estimate.quota_bounds import QuotaWorkload
 from recommender.estimate.quota_sharing import Claim
-from recommender.publish.quota_workloads import quota_workload
-from recommender.publish.status_decision import PublishingSettings
 from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
-from recommender.sources.conversion import container_rules
-from recommender.sources.target_resolution import LoadedVpa, TargetResolution
 
 Json = dict[str, Any]
-
-SETTINGS = PublishingSettings(
-    estimation=EstimationSettings(pod_min_cpu=10, pod_min_memory=0),
-    publication=PostProcessingSettings(max_allowed={CPU: Quantity.parse("2")}),
-)
-ONE = PodCounts(wanted=1, existing=1)
-
-
-def container(name: str = "app", cpu: str = "100m", *, limits: Json | None = None) -> Json:
-    return {"name": name, "resources": {"requests": {"cpu": cpu}, "limits": limits or {}}}
-
-
-def pod(
-    *containers: Json,
-    phase: str = "Running",
-    deleted: bool = False,
-    kind: type[CachedPod] = CachedPod,
-    **spec: Any,
-) -> CachedPod:
-    made = {
-        "metadata": {
-            "name": "web-1",
-            "namespace": "shop",
-            "deletionTimestamp": "2026-01-01T00:00:00Z" if deleted else None,
-        },
-        "spec": {"containers": containers or (container(),), **spec},
-        "status": {"phase": phase},
-    }
-    return msgspec.convert(made, kind)
-
-
-def vpa(*policies: Json, mode: str = "Auto", **uncapped: str) -> VerticalPodAutoscaler:
-    """Return a VPA with a policy, and published uncapped targets of CPU by container."""
-    recommended = [
-        {"containerName": name, "target": {"cpu": "1m"}, "uncappedTarget": {"cpu": cpu}}
-        for name, cpu in uncapped.items()
-    ]
-    made = {
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "updatePolicy": {"updateMode": mode},
-            "resourcePolicy": {"containerPolicies": policies},
-        },
-        "status": {"recommendation": {"containerRecommendations": recommended}},
-    }
-    return msgspec.convert(made, VerticalPodAutoscaler)
-
-
-def workload(
-    *pods: CachedPod,
-    of: VerticalPodAutoscaler | None = None,
-    counts: PodCounts | None = ONE,
-    template: Json | None = None,
-    controlled_by: str = "",
-    scales_sidecars: bool = False,
-) -> QuotaWorkload | None:
-    one = vpa(app="300m") if of is None else of
-    made = msgspec.convert({"spec": template or {}}, ResourcesTemplate)
-    loaded = LoadedVpa(
-        vpa=one,
-        resolution=TargetResolution(selector=NOTHING, template=made),
-        controlled_by=controlled_by,
-    )
-    return quota_workload(
-        loaded,
-        pods,
-        counts,
-        rules=container_rules(one, per_vpa_config=False),
-        settings=SETTINGS,
-        scales_sidecars=scales_sidecars,
-    )
 
 
 def claims(found: QuotaWorkload | None) -> Mapping[str, Claim]:
@@ -224,24 +143,39 @@ def test_native_sidecars(
     assert claims(found)["requests.cpu"].fixed == fixed
 
 
+def test_without_pod_and_template_no_rollout_is_foreseeable() -> None:
+    assert workload() is None
+
+
+NONE = PodCounts(wanted=0)
+TEMPLATE = {"containers": [container()]}
+
+
 @pytest.mark.parametrize(
-    "found",
+    ("found", "number"),
     [
-        pytest.param(workload(pod(), counts=PodCounts(wanted=0)), id="scaled to zero"),
-        pytest.param(workload(counts=None), id="no pods, and no number of its controller"),
-        pytest.param(workload(), id="no pods, and no template"),
-        pytest.param(workload(pod(phase="Succeeded"), counts=None), id="all pods have ended"),
+        pytest.param(workload(pod(), counts=PodCounts(wanted=2, surge=1)), 3, id="a rollout"),
+        pytest.param(
+            workload(pod(), pod(), pod(phase="Failed"), counts=None),
+            2,
+            id="without a number of its controller the present pods",
+        ),
+        pytest.param(workload(pod(), pod()), 2, id="a CronJob whose runs overlap"),
+        pytest.param(workload(template=TEMPLATE), 1, id="a CronJob between two runs"),
+        pytest.param(workload(pod(), pod(deleted=True)), 1, id="not those that are being deleted"),
+        pytest.param(
+            workload(counts=NONE, template=TEMPLATE), 1, id="one of those that are scaled to zero"
+        ),
+        pytest.param(
+            workload(pod(phase="Succeeded"), counts=None, template=TEMPLATE),
+            1,
+            id="one of those whose pods have ended",
+        ),
     ],
 )
-def test_no_rollout_is_foreseeable(found: QuotaWorkload | None) -> None:
-    assert found is None
-
-
-def test_without_a_number_of_its_controller_the_present_pods_count() -> None:
-    found = workload(pod(), pod(), pod(phase="Failed"), counts=None)
-
+def test_the_pods_of_a_rollout(found: QuotaWorkload | None, number: int) -> None:
     assert found is not None
-    assert found.pods == 2
+    assert found.pods == number
 
 
 @pytest.mark.parametrize(
@@ -249,17 +183,22 @@ def test_without_a_number_of_its_controller_the_present_pods_count() -> None:
     [
         pytest.param([pod()], ONE, 100, id="a running pod"),
         pytest.param([pod(), pod(phase="Succeeded")], ONE, 100, id="a pod that has ended"),
-        pytest.param([pod()], PodCounts(wanted=3, existing=3), 300, id="pods that aren't cached"),
+        pytest.param(
+            [pod()],
+            PodCounts(wanted=3, existing=3),
+            102,
+            id="a pod that isn't cached uses the published target of 1m",
+        ),
         pytest.param(
             [pod(container(cpu="10m")), pod(), pod()],
             PodCounts(wanted=4, existing=4),
-            310,
-            id="a pod that isn't cached is like most others",
+            211,
+            id="whatever the others use",
         ),
         pytest.param(
             [pod(), pod(deleted=True)],
             PodCounts(wanted=2, existing=2),
-            300,
+            201,
             id="a pod that is being deleted still counts, and its successor too",
         ),
         pytest.param([pod(), pod(), pod()], ONE, 300, id="more pods than the controller counts"),
@@ -314,23 +253,27 @@ def test_a_pod_without_requests_counts_as_best_effort_now() -> None:
     found = workload(pod({"name": "app"}))
 
     assert found is not None
-    assert [each.facts.is_best_effort for each in found.uses] == [True]
+    assert [each.facts.is_best_effort for each in found.uses if each.count] == [True]
 
 
 @pytest.mark.parametrize(
-    ("found", "applied"),
+    ("found", "competes"),
     [
         pytest.param(workload(pod()), True, id="mode Auto"),
         pytest.param(workload(pod(), of=vpa(mode="Initial")), True, id="mode Initial"),
         pytest.param(workload(pod(), of=vpa(mode="Off")), False, id="mode Off"),
         pytest.param(workload(pod(), controlled_by="other"), False, id="another VPA controls them"),
+        pytest.param(workload(counts=NONE, template=TEMPLATE), False, id="scaled to zero"),
+        pytest.param(
+            workload(counts=ONE, template=TEMPLATE), True, id="a CronJob between two runs"
+        ),
     ],
 )
-def test_a_vpa_that_changes_no_pod_does_not_compete(
-    found: QuotaWorkload | None, *, applied: bool
+def test_workloads_without_pods_or_changes_do_not_compete(
+    found: QuotaWorkload | None, *, competes: bool
 ) -> None:
     assert found is not None
-    assert found.is_applied is applied
+    assert found.competes is competes
 
 
 def test_an_unreadable_amount_is_an_error() -> None:

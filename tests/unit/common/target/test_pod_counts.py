@@ -102,6 +102,10 @@ def rolling(**limits: int | str) -> dict[str, Any]:
             0,
             id="ended",
         ),
+        pytest.param(made(CronJob, {}), 1, 1, id="CronJob"),
+        pytest.param(
+            made(CronJob, {"jobTemplate": {"spec": {"parallelism": 3}}}), 3, 3, id="parallel pods"
+        ),
     ],
 )
 def test_pods_during_a_rollout(workload: Any, wanted: int, most: int) -> None:
@@ -131,7 +135,6 @@ def test_pods_that_exist_are_those_in_the_status(workload: Any, existing: int) -
 @pytest.mark.parametrize(
     "workload",
     [
-        pytest.param(made(CronJob, {}), id="each run of a CronJob differs"),
         pytest.param(msgspec.convert({"metadata": {}}, OwnedObject), id="only owners are cached"),
         pytest.param(None, id="another kind, or none"),
     ],
