@@ -6,7 +6,7 @@ and vertical-pod-autoscaler/pkg/utils/vpa/api.go.
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -40,6 +40,15 @@ class ConditionType(enum.StrEnum):
     STALE_RECOMMENDATION = "StaleRecommendation"
     TARGET_SHARED = "TargetShared"
 
+
+LIMIT_CONDITIONS = frozenset(
+    {
+        ConditionType.CAPPED_BY_NODES,
+        ConditionType.CAPPED_BY_QUOTA,
+        ConditionType.EXCEEDS_KNOWN_NODES,
+    }
+)
+"""The conditions that describe the published recommendation."""
 
 _NO_PODS = "No pods match this VPA object"
 _LOW_CONFIDENCE = (
@@ -117,6 +126,20 @@ def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datet
     return VpaStatus(
         recommendation=to_status(findings.recommendation),
         conditions=_merged(vpa.status.conditions or (), _set(findings), ConditionType, now),
+        observed_generation=vpa.metadata.generation,
+    )
+
+
+def kept_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
+    """Return the same with the recommendation that is published, and its conditions about limits.
+
+    While a published target was lowered, such a condition is the only record of that.
+    """
+    decided = [each for each in ConditionType if each not in LIMIT_CONDITIONS]
+    wanted = _set(replace(findings, limits=()))
+    return VpaStatus(
+        recommendation=vpa.status.recommendation,
+        conditions=_merged(vpa.status.conditions or (), wanted, decided, now),
         observed_generation=vpa.metadata.generation,
     )
 

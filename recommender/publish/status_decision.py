@@ -10,8 +10,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from msgspec import structs
-
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
@@ -37,6 +35,7 @@ from recommender.publish.status import (
     StatusFindings,
     is_provided,
     is_true,
+    kept_status,
     next_status,
     open_status,
     recommended_amounts,
@@ -347,7 +346,6 @@ def _wanted(
     vpa = loaded.vpa
     if loaded.resolution.open:
         return open_status(vpa, findings.unsupported, now), StepReason.TARGET_UNKNOWN
-    wanted = next_status(vpa, findings, now)
     # The published recommendation is based on all history, which is still being fetched; the new
     # one on a few live samples (X72).
     if (
@@ -356,9 +354,8 @@ def _wanted(
         and findings.recommendation
         and is_provided(vpa.status)
     ):
-        kept = structs.replace(wanted, recommendation=vpa.status.recommendation)
-        return kept, StepReason.HISTORY_MISSING
-    return wanted, None
+        return kept_status(vpa, findings, now), StepReason.HISTORY_MISSING
+    return next_status(vpa, findings, now), None
 
 
 def _current_recommendation(

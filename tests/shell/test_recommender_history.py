@@ -181,7 +181,10 @@ async def test_a_recommendation_from_all_history_is_kept_until_history_is_fetche
         "recommendation": {
             "containerRecommendations": [{**one, "lowerBound": target_, "upperBound": target_}]
         },
-        "conditions": [{"type": "RecommendationProvided", "status": "True"}],
+        "conditions": [
+            {"type": "RecommendationProvided", "status": "True"},
+            {"type": "CappedByNodes", "status": "True", "reason": "TargetsLowered"},
+        ],
     }
     async with FakeApi() as api, FakePrometheus(Steady(pod="web-1")) as prometheus:
         prepare(api, verticalpodautoscalers=[found])
@@ -189,7 +192,8 @@ async def test_a_recommendation_from_all_history_is_kept_until_history_is_fetche
         async with fetching(api, prometheus) as process:
             await process.cycle()
             assert target(api) == target_
-            assert {"FetchingHistory", "LowConfidence"} < conditions(api).keys()
+            kept = {"FetchingHistory", "LowConfidence", "CappedByNodes"}
+            assert kept < conditions(api).keys(), "CappedByNodes is about the kept target"
             explanation = process.recommender.explain("shop", "web")
             assert isinstance(explanation, RecommendationExplanation)
             first = explanation.containers[0].numbers[0]
@@ -197,6 +201,7 @@ async def test_a_recommendation_from_all_history_is_kept_until_history_is_fetche
             prometheus.go.set()
             await complete(process)
             assert target(api)["cpu"] == "587m"
+            assert "CappedByNodes" not in conditions(api)
 
 
 async def test_an_unreachable_server_is_logged_once_and_retried(
