@@ -51,7 +51,7 @@ def settle(
     lowered grow only by ten percent or more: if the lower bound of a recommendation is above them,
     the updater replaces all pods at once. They are lowered after they have exceeded the quotas for
     half an hour, and then to the largest that fitted within this time. The wait goes on until that
-    is published.
+    is published, and another one begins if it doesn't fit now.
     """
     if kept is None:
         return fitting, _NEW
@@ -68,7 +68,8 @@ def settle(
     goes_on = QuotaWait(since=wait.since, fitting=most)
     if now < wait.until:
         return kept, goes_on
-    return {name: min(amount, most.get(name, amount)) for name, amount in kept.items()}, goes_on
+    lower = {name: min(amount, most.get(name, amount)) for name, amount in wanted.items()}
+    return lower, goes_on if fits(lower) else QuotaWait(since=now, fitting=fitting)
 
 
 def _total(amounts: Numbers) -> int:

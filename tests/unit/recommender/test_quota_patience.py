@@ -48,8 +48,8 @@ def walk(*bounds: int, wanted: int = 200, published: int = 100) -> list[int]:
             [98] * 10 + [50] * 21, [100] * 30 + [98], id="the largest that fitted within this time"
         ),
         pytest.param(
-            [98] * 10 + [50] * 52,
-            [100] * 30 + [98] * 31 + [50],
+            [98] * 10 + [50] * 51,
+            [100] * 30 + [98] * 30 + [50],
             id="a lower one has another half an hour",
         ),
         pytest.param([99] * 10 + [200], [100] * 10 + [200], id="it grows while it waits"),
@@ -63,6 +63,16 @@ def walk(*bounds: int, wanted: int = 200, published: int = 100) -> list[int]:
 )
 def test_the_target_of_one_resource(bounds: list[int], targets: list[int]) -> None:
     assert walk(*bounds) == targets
+
+
+def test_targets_are_lowered_in_the_proportion_of_the_recommendation() -> None:
+    """One of two containers may even grow; otherwise it would do so one cycle later."""
+    kept, fitting = {"app": 900, "log": 100}, {"app": 250, "log": 250}
+    old = QuotaWait(since=NOW - timedelta(hours=1), fitting={"app": 200, "log": 200})
+
+    found, _ = settle({"app": 1000, "log": 1000}, fitting, kept, lambda _: False, wait=old, now=NOW)
+
+    assert found == fitting
 
 
 def test_a_clock_that_moved_back_starts_the_time_again() -> None:
