@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 
 from common.api.core import Container, PodSpec, is_sidecar
@@ -9,12 +10,14 @@ from common.api.workloads import ResourcesTemplate, TemplateContainer
 from common.quantity import Quantity
 from common.recommendation.pod_amounts import Amounts, Phase, pod_amounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_quantities
-from common.scheduling.capping import Claims, capped_in_proportion
 from common.scheduling.eligibility import SchedulingRules, rules_of
+from common.scheduling.pod_sum import PhaseSum, PodSum
 from common.scheduling.room import Room
 
 Targets = Mapping[str, Mapping[str, int]]
 """Millicores and bytes by container and resource."""
+
+_AS_REQUESTED = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,70 +43,35 @@ def shape_of_template(template: ResourcesTemplate) -> PodShape:
 
 
 @dataclass(frozen=True, slots=True)
-class _Phase:
-    """Containers that run at the same time, with their present requests."""
-
-    fixed: Mapping[str, int]  # sum of the others, by resource
-    present: Mapping[str, Mapping[str, int]]  # of regular containers and sidecars
-
-    def others(self, resource: str, targets: Targets) -> int:
-        """Return the sum of the requests of all containers without a target."""
-        return self.fixed[resource] + sum(
-            requests[resource]
-            for name, requests in self.present.items()
-            if resource not in targets.get(name, ())
-        )
-
-    def targets(self, resource: str, targets: Targets) -> Mapping[str, int]:
-        """Return the targets of its containers."""
-        return {
-            name: targets[name][resource]
-            for name in self.present
-            if resource in targets.get(name, ())
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class PodClaims:
-    """The requests of a pod, which depend on the targets of its containers.
+    """The requests of a pod, which depend on the targets of its containers."""
 
-    The pod needs the maximum of its phases, or its pod-level requests if these are larger, and its
-    overhead. Pod-level requests count as a minimum, because they may change with the containers.
-    """
-
-    phases: tuple[_Phase, ...]
-    pod_level: Mapping[str, int]
-    overhead: Mapping[str, int]
+    sums: Mapping[str, PodSum]  # by resource
 
     def needed(self, targets: Targets) -> Room:
         """Return the room of the pod with these targets; other requests stay."""
-        return Room(self._needed(CPU, targets), self._needed(MEMORY, targets), 1)
-
-    def _needed(self, resource: str, targets: Targets) -> int:
-        sums = (
-            phase.others(resource, targets) + sum(phase.targets(resource, targets).values())
-            for phase in self.phases
-        )
-        return max(self.pod_level[resource], *sums) + self.overhead[resource]
+        amounts = by_resource(targets)
+        return Room(self.sums[CPU].of(amounts[CPU]), self.sums[MEMORY].of(amounts[MEMORY]), 1)
 
     def capped(self, targets: Targets, minimums: Targets, room: Room) -> Targets | None:
         """Lower the targets in proportion, so that the pod fits a room; None: it can't.
 
         No target is lowered below its minimum.
         """
+        before, least = by_resource(targets), by_resource(minimums)
         found = {name: dict(each) for name, each in targets.items()}
         for resource, most in ((CPU, room.cpu), (MEMORY, room.memory)):
-            least = {name: each[resource] for name, each in minimums.items() if resource in each}
-            for phase in reversed(self.phases):  # the regular containers run in the last one
-                claims = Claims(targets=phase.targets(resource, found), minimums=least)
-                left = most - self.overhead[resource] - phase.others(resource, found)
-                for name, amount in capped_in_proportion(claims, left).items():
-                    found[name][resource] = amount
+            capped = self.sums[resource].capped(before[resource], least[resource], most)
+            for name, amount in capped.items():
+                found[name][resource] = amount
         return found if room.holds(self.needed(found)) else None
 
 
 def claims_of(spec: PodSpec) -> PodClaims:
     """Return the claims of a pod, or of a pod template.
+
+    The pod needs the maximum of its phases, or its pod-level requests if these are larger, and its
+    overhead. Pod-level requests count as a minimum, because they may change with the containers.
 
     Raises:
         QuantityError: an amount is no quantity.
@@ -111,12 +79,27 @@ def claims_of(spec: PodSpec) -> PodClaims:
     amounts = pod_amounts(spec)
     sidecars = (each.name for each in amounts.init_containers if each.is_sidecar)
     scaled = frozenset(chain(sidecars, (each.name for each in amounts.containers)))
-    stanza = amounts.stanza or Amounts()
+    phases, stanza = amounts.phases(scaled), amounts.stanza or Amounts()
+    pod_level, overhead = numbers(stanza.requests), numbers(parse_quantities(spec.overhead))
     return PodClaims(
-        phases=tuple(map(_phase, amounts.phases(scaled))),
-        pod_level=numbers(stanza.requests),
-        overhead=numbers(parse_quantities(spec.overhead)),
+        {
+            each: PodSum(
+                (
+                    PhaseSum(pod_level[each] + overhead[each]),
+                    *(_phase_sum(phase, each, overhead[each]) for phase in phases),
+                )
+            )
+            for each in RESOURCES
+        }
     )
+
+
+def by_resource(targets: Targets) -> Targets:
+    """Return targets, or minimums, by resource and container instead of container and resource."""
+    return {
+        resource: {name: each[resource] for name, each in targets.items() if resource in each}
+        for resource in RESOURCES
+    }
 
 
 def numbers(amounts: ResourceQuantities) -> Mapping[str, int]:
@@ -131,9 +114,15 @@ def number(resource: str, amount: Quantity | None) -> int:
     return amount.milli if resource == CPU else amount.value
 
 
-def _phase(phase: Phase) -> _Phase:
-    present = {name: numbers(each.requests) for name, each in phase.scaled.items()}
-    return _Phase(numbers(phase.fixed.requests), present)
+def _phase_sum(phase: Phase, resource: str, overhead: int) -> PhaseSum:
+    return PhaseSum(
+        number(resource, phase.fixed.requests.get(resource)) + overhead,
+        dict.fromkeys(phase.scaled, _AS_REQUESTED),
+        {
+            name: number(resource, each.requests.get(resource))
+            for name, each in phase.scaled.items()
+        },
+    )
 
 
 def _container(given: TemplateContainer) -> Container:

@@ -61,11 +61,3 @@ def lowered(one: ContainerAmounts, most: Mapping[str, int]) -> ContainerAmounts:
         return {name: min(value, caps.get(name, value)) for name, value in values.items()}
 
     return replace(one, target=capped(one.target), lower_bound=capped(one.lower_bound))
-
-
-def by_resource(targets: Targets) -> Targets:
-    """Return targets, or minimums, by resource and container instead of container and resource."""
-    return {
-        resource: {name: each[resource] for name, each in targets.items() if resource in each}
-        for resource in RESOURCES
-    }

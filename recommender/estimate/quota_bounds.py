@@ -13,7 +13,8 @@ from common.quantity import QuantityError
 from common.recommendation.quota_scopes import ScopeFacts, is_counted
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
 from common.scheduling.pod_claims import number
-from recommender.estimate.pod_sums import LIMITS, REQUESTS, Numbers, PodSum
+from common.scheduling.pod_sum import Numbers, PodSum
+from recommender.estimate.pod_sums import LIMITS, REQUESTS
 from recommender.estimate.quota_sharing import Claim, divide
 
 K = TypeVar("K", bound=Hashable)

@@ -7,9 +7,9 @@ from functools import partial
 
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import MEMORY, RESOURCES
-from common.scheduling.pod_claims import Targets, as_numbers
-from recommender.estimate.lowering import by_resource, lowered, whole_mib
-from recommender.estimate.pod_sums import Numbers
+from common.scheduling.pod_claims import Targets, as_numbers, by_resource
+from common.scheduling.pod_sum import Numbers
+from recommender.estimate.lowering import lowered, whole_mib
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.quota_bounds import QuotaBound
 from recommender.estimate.quota_patience import QuotaWait, settle

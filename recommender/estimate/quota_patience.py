@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from recommender.estimate.pod_sums import Numbers
+from common.scheduling.pod_sum import Numbers
 from recommender.model.patience import PATIENCE
 
 _STEP = 10  # percent: the default of the updater's --pod-update-threshold

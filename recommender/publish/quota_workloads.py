@@ -15,10 +15,11 @@ from common.recommendation.quota import freed_by
 from common.recommendation.quota_scopes import ScopeFacts, scope_facts
 from common.recommendation.scaled_containers import scaled_specs
 from common.resources import RESOURCES, ResourceQuantities, parse_quantities
-from common.scheduling.pod_claims import shape_of_template
+from common.scheduling.pod_claims import by_resource, shape_of_template
+from common.scheduling.pod_sum import Numbers, PodSum
 from common.target.pod_counts import PodCounts
-from recommender.estimate.lowering import by_resource, lowest_targets
-from recommender.estimate.pod_sums import Numbers, PodSum, pod_sums
+from recommender.estimate.lowering import lowest_targets
+from recommender.estimate.pod_sums import pod_sums
 from recommender.estimate.post_processing import cap_stages, quantity
 from recommender.estimate.quota_bounds import (
     QUOTA_SUMS,

@@ -133,7 +133,7 @@ def next_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datet
 def kept_status(vpa: VerticalPodAutoscaler, findings: StatusFindings, now: datetime) -> VpaStatus:
     """Return the same with the recommendation that is published, and its conditions about limits.
 
-    While a published target was lowered, such a condition is the only record of that.
+    If a published target was lowered, the condition is the only record of that.
     """
     decided = [each for each in ConditionType if each not in LIMIT_CONDITIONS]
     wanted = _set(replace(findings, limits=()))

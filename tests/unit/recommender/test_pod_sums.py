@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from common.api.core import PodSpec
 from common.recommendation.pod_amounts import pod_amounts
 from common.resources import CPU, MEMORY, parse_quantities
-from recommender.estimate.pod_sums import Numbers, PhaseSum, PodSum, pod_sums
+from common.scheduling.pod_sum import Numbers, PhaseSum, PodSum
+from recommender.estimate.pod_sums import pod_sums
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from common.api.meta import ObjectMeta
 from common.quantity import Quantity
 from common.recommendation.quota_scopes import ScopeFacts
 from common.resources import CPU
-from recommender.estimate.pod_sums import PhaseSum, PodSum
+from common.scheduling.pod_sum import PhaseSum, PodSum
 from recommender.estimate.quota_bounds import (
     PodUse,
     QuotaWorkload,

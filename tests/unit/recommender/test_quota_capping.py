@@ -10,8 +10,8 @@ from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY
 from common.scheduling.pod_claims import Targets
+from common.scheduling.pod_sum import PhaseSum, PodSum
 from recommender.estimate.amount_selection import SelectedAmounts
-from recommender.estimate.pod_sums import PhaseSum, PodSum
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.quota_bounds import QuotaBound
 from recommender.estimate.quota_capping import WithinQuotas, within_quotas

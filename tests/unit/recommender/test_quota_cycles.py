@@ -22,10 +22,10 @@ from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.quota_scopes import ScopeFacts
 from common.resources import CPU, MEMORY, cpu_quantity
 from common.scheduling.pod_claims import Targets, as_numbers
+from common.scheduling.pod_sum import PhaseSum, PodSum
 from common.target.pod_counts import PodCounts
 from quota_workloads import container, pod, vpa, workload
 from recommender.estimate.amount_selection import SelectedAmounts
-from recommender.estimate.pod_sums import PhaseSum, PodSum
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage
 from recommender.estimate.quota_bounds import (
     QuotaBound,
