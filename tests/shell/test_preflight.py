@@ -139,13 +139,13 @@ def test_a_dry_run_detects_a_replacement_without_the_recommendation() -> None:
 def test_a_dry_run_detects_refusals_that_the_preflight_does_not() -> None:
     async def test(sandbox: UpdaterSandbox) -> None:
         await sandbox.deploy()
-        await set_quota(sandbox, scopes=("NotTerminating",), requests_cpu="1499m")
+        await set_quota(sandbox, pods="2")
         await sandbox.autoscale("Recreate")
         await sandbox.recommend("600m")
         await run_passes(sandbox, sandbox.updater(dry_run=True))
         assert sandbox.calls("eviction") == []
         (messages, *_) = await sandbox.messages("EvictionSkipped")
-        assert "exceeded quota: team, requested: requests.cpu=500m" in messages
+        assert "exceeded quota: team, requested: pods=1" in messages
         assert "[replacement_would_be_refused] (VPA web; " in messages
 
     in_updater_sandbox(test)
