@@ -342,7 +342,8 @@ class ResizeChoice:
 
     @property
     def _is_outdated(self) -> bool:
-        return bool(self._plan.changes) and (self._plan.lowers or self._plan.withdraws)
+        plan = self._plan
+        return bool(plan.changes) and (plan.lowers or plan.withdraws or plan.keeps_memory)
 
     @property
     def _evicts_next(self) -> bool:

@@ -14,3 +14,4 @@ class LimitDecrease:
     request: Quantity  # at present; zero: none
     new_limit: Quantity
     new_request: Quantity
+    waits: bool = False  # a pending resize already lowers the limit

@@ -15,7 +15,7 @@ from updater.decision import Decision, Reason, ending, wait
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.evaluate.unlearnt_ooms import keep_memory, without_memory
 from updater.resize.limit_decrease import LimitDecrease
-from updater.resize.pending_resize import granted_resources
+from updater.resize.pending_resize import granted_resources, is_pending
 
 _MIB = 1 << 20
 _AFTER_DECREASE = timedelta(hours=1)  # an OOM kill within it is blamed on the decrease
@@ -78,8 +78,8 @@ def limit_decreases(
     """Return the decreases of memory limits in place that a resize to ``wanted`` would bring.
 
     A container that restarts for a change of memory has none: it starts below the new limit. The
-    present limit is the granted one. An amount that a pending resize already asks for is none
-    either.
+    present limit is the granted one, so a pending decrease is judged again in each pass. A decrease
+    that the kubelet is applying is none.
 
     Raises:
         QuantityError: one of the values is no quantity.
@@ -91,13 +91,15 @@ def limit_decreases(
     ]
     if not pairs:
         return ()
-    granted = granted_resources(pod)
+    granted, pending = granted_resources(pod), is_pending(pod)
     found = []
     for container, want in pairs:
         limit, new = granted[container.name].limits.get(MEMORY), want.limits[MEMORY]
         resources = container.resources
         spec = parse_quantities(None if resources is None else resources.limits).get(MEMORY)
-        if limit is None or new >= limit or (spec is not None and new >= spec):
+        if limit is None or new >= limit:
+            continue
+        if not pending and spec is not None and new >= spec:
             continue
         request = granted[container.name].requests.get(MEMORY, ZERO)
         found.append(
@@ -107,6 +109,7 @@ def limit_decreases(
                 request=request,
                 new_limit=new,
                 new_request=want.requests.get(MEMORY, request),
+                waits=pending and spec is not None and spec < limit,
             )
         )
     return tuple(found)
@@ -127,7 +130,7 @@ def memory_step(
     than a quarter of the present limit goes in steps of a quarter, in whole MiB, with a pause after
     each. The request goes as much of the way as the limit. Unknown or stale usage, and usage above
     the next step, hold the memory as it is. A ``floor`` after an OOM kill ends the way above the
-    wanted limit.
+    wanted limit. A step that waits for the kubelet needs no pause: it is judged again.
 
     Source: AEP-4016 and AEP-8818, risks of memory decreases.
     """
@@ -141,7 +144,7 @@ def memory_step(
             )
             return _hold(decrease, wait(_OOM, until=floor.until, detail=detail))
     until = None if last is None else ending(last.at, rules.pause)
-    if until is not None and now < until:
+    if until is not None and now < until and not decrease.waits:
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
     if use is None or now - use.newest > rules.stale:
         return _hold(decrease, wait(Reason.MEMORY_USAGE_UNKNOWN, detail=_unknown(decrease, use)))
@@ -224,9 +227,15 @@ def _restarts(container: Container) -> bool:
 def with_steps(
     pod: Pod, wanted: Iterable[WantedResources], steps: Sequence[MemoryStep]
 ) -> tuple[WantedResources, ...]:
-    """Return ``wanted`` with the memory of the steps; held memory is left out."""
-    kept = keep_memory(pod, wanted, of={each.container for each in steps if each.held is not None})
-    moved = {each.container: each for each in steps if each.held is None}
+    """Return ``wanted`` with the memory of the steps; held memory is left out.
+
+    In a pod with a pending resize it is the granted memory; otherwise the kubelet could still grant
+    what the spec asks for.
+    """
+    held = {each.container for each in steps if each.held is not None}
+    left_out = frozenset() if is_pending(pod) else held
+    kept = keep_memory(pod, wanted, of=left_out)
+    moved = {each.container: each for each in steps if each.container not in left_out}
     if not moved:
         return kept
     return tuple(
@@ -237,23 +246,23 @@ def with_steps(
 
 def _stepped(want: WantedResources, step: MemoryStep) -> WantedResources:
     requests, limits = dict(want.requests), {**want.limits, MEMORY: step.limit}
-    if MEMORY in requests:
+    if requests.pop(MEMORY, None) is not None and step.request != ZERO:
         requests[MEMORY] = step.request
     return replace(want, requests=requests, limits=limits)
 
 
 def targets_of_steps(
-    containers: Mapping[str, ContainerAmounts], steps: Sequence[MemoryStep]
+    pod: Pod, containers: Mapping[str, ContainerAmounts], steps: Sequence[MemoryStep]
 ) -> Mapping[str, ContainerAmounts]:
-    """Return the recommended amounts with the memory targets of the steps, or without held ones."""
+    """Return the recommended amounts with the memory of the steps, as ``with_steps`` does."""
     if not steps:
         return containers
-    found = dict(containers)
+    found, pending = dict(containers), is_pending(pod)
     for each in steps:
         amounts = found.get(each.container)
         if amounts is None:
             continue
-        if each.held is not None:
+        if each.request == ZERO or (each.held is not None and not pending):
             found[each.container] = without_memory(amounts)
         elif MEMORY in amounts.target:
             target = {**amounts.target, MEMORY: each.request}

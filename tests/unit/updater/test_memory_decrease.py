@@ -12,6 +12,7 @@ from common.api.core import (
     ContainerResizePolicy,
     ContainerStatus,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -64,6 +65,7 @@ class Case:
     floor: MemoryFloor | None = None
     last: SentDecrease | None = None
     rules: MemoryDecreaseRules = RULES
+    waits: bool = False
     wanted: tuple[str, str] | Reason = ("300Mi", "150Mi")  # limit and request, or why not
     is_last: bool = True
 
@@ -141,6 +143,7 @@ CASES = [
         last=sent(5 * MINUTE - SECOND),
         wanted=Reason.MEMORY_DECREASE_PAUSED,
     ),
+    Case(id="a step that waits for the kubelet needs no pause", last=sent(MINUTE), waits=True),
     Case(id="a floor at the wanted limit", floor=floor("300Mi")),
     Case(id="a floor above the wanted limit", floor=floor("350Mi"), wanted=("350Mi", "175Mi")),
     Case(
@@ -166,6 +169,7 @@ def test_memory_step(case: Case) -> None:
         request=Quantity.parse(request),
         new_limit=Quantity.parse(new_limit),
         new_request=Quantity.parse(new_request),
+        waits=case.waits,
     )
     step = memory_step(
         decrease, use=case.use, floor=case.floor, last=case.last, rules=case.rules, now=NOW
@@ -254,9 +258,12 @@ class Change:
     wanted: str | None = "300Mi"
     policy: tuple[tuple[str, str], ...] = ()
     chosen: bool = True
+    pending: bool = True  # the kubelet has deferred the pod's resize
     found: bool = True
+    waits: bool = False
 
 
+DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")
 CHANGES = [
     Change(id="a lower limit"),
     Change(id="the same limit", wanted="400Mi", found=False),
@@ -271,9 +278,13 @@ CHANGES = [
     Change(id="a container that doesn't change", chosen=False, found=False),
     Change(id="a pending increase is withdrawn", spec="600Mi", wanted="400Mi", found=False),
     Change(id="a pending increase becomes a decrease", spec="600Mi"),
-    Change(id="a pending decrease is lowered", spec="350Mi"),
-    Change(id="a pending decrease to the same limit", spec="300Mi", found=False),
-    Change(id="a pending decrease is raised", spec="200Mi", found=False),
+    Change(id="a pending decrease is lowered", spec="350Mi", waits=True),
+    Change(id="a pending decrease to the same limit", spec="300Mi", waits=True),
+    Change(id="a pending decrease is raised", spec="200Mi", waits=True),
+    Change(id="a pending resize of CPU", spec="400Mi"),
+    Change(id="a decrease in progress is lowered", spec="350Mi", pending=False),
+    Change(id="a decrease in progress to the same limit", spec="300Mi", pending=False, found=False),
+    Change(id="a decrease in progress is raised", spec="200Mi", pending=False, found=False),
 ]
 
 
@@ -294,7 +305,9 @@ def test_limit_decreases(case: Change) -> None:
     pod = Pod(
         metadata=ObjectMeta(name="web-0"),
         spec=PodSpec(containers=(app,)),
-        status=PodStatus(container_statuses=(status,)),
+        status=PodStatus(
+            container_statuses=(status,), conditions=(DEFERRED,) if case.pending else None
+        ),
     )
     limits = parse_quantities(None if case.wanted is None else {"memory": case.wanted})
     wanted = WantedResources(requests=parse_quantities({"memory": "75Mi"}), limits=limits)
@@ -302,6 +315,7 @@ def test_limit_decreases(case: Change) -> None:
     assert bool(found) == case.found
     if found:
         (decrease,) = found
+        assert decrease.waits == case.waits
         assert (str(decrease.limit), str(decrease.new_limit)) == (case.granted, case.wanted)
         assert (str(decrease.request), str(decrease.new_request)) == ("100Mi", "75Mi")
 

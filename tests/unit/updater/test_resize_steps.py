@@ -216,7 +216,7 @@ class OneNode:
             asks = pod.spec.containers[0].resources
             assert asks is not None
             (status,) = pod.status.container_statuses or ()
-            if self._cpu(name, asks.requests or {}) <= Quantity.parse(self.node["cpu"]).milli:
+            if self._fits(name, asks.requests or {}):
                 status = msgspec.structs.replace(
                     status, resources=asks, allocated_resources=asks.requests
                 )
@@ -230,8 +230,8 @@ class OneNode:
             )
             self.pods[name] = msgspec.structs.replace(pod, status=after)
 
-    def _cpu(self, name: str, asks: Mapping[str, object]) -> int:
-        """Return the millicores on the node if the pod gets what it asks for."""
+    def _fits(self, name: str, asks: Mapping[str, object]) -> bool:
+        """Return whether the node has room for what the pod asks for."""
         granted = [
             status.allocated_resources or {}
             for other, pod in self.pods.items()
@@ -239,8 +239,10 @@ class OneNode:
             for status in pod.status.container_statuses or ()
         ]
         every = [*granted, self.other, asks]
-        return sum(
-            parse_quantities({"cpu": str(each.get("cpu", 0))})["cpu"].milli for each in every
+        return all(
+            sum(Quantity.parse(str(each.get(resource, 0))).milli for each in every)
+            <= Quantity.parse(amount).milli
+            for resource, amount in self.node.items()
         )
 
 
@@ -522,6 +524,69 @@ async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() ->
 async def test_mode_recreate_evicts_without_usage() -> None:
     cluster = lowering(UpdateMode.RECREATE, used=None)
     assert await cluster.run() == evict(Reason.OUTSIDE_RANGE)
+
+
+# X139, with a pending resize
+
+
+def pending_memory(mode: UpdateMode, asks: Amounts, *, used: int | None) -> OneNode:
+    """Return a pod with 100m and 1Gi, and a deferred resize; 256Mi are recommended.
+
+    The node has no room for more CPU, and half a GiB of memory.
+    """
+    limit = {"memory": asks["memory"]}
+    pod = live_pod(
+        "web-0", asks=asks, has=GIB, limits=(limit, {"memory": "1Gi"}), condition=DEFERRED
+    )
+    return OneNode(
+        mode,
+        {"cpu": asks["cpu"], "memory": "256Mi"},
+        {"web-0": pod},
+        {"cpu": "1", "memory": "1536Mi"},
+        other={"cpu": "900m"},
+        use={} if used is None else {"web-0": used * MIB},
+    )
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize(
+    ("used", "held"),
+    [(None, Reason.MEMORY_USAGE_UNKNOWN), (950, Reason.MEMORY_IN_USE)],
+    ids=["usage unknown", "in use"],
+)
+async def test_a_pending_increase_is_withdrawn_although_the_memory_is_held(
+    mode: UpdateMode, used: int | None, held: Reason
+) -> None:
+    cluster = pending_memory(mode, {"cpu": "100m", "memory": "2Gi"}, used=used)
+    assert await cluster.run() == resize(Reason.RESIZE_WITHDRAWN)
+    assert await cluster.run(20) == wait(held)
+    assert cluster.sent == [("web-0", "memory 1Gi")]
+
+
+@pytest.mark.parametrize("limit", ["768Mi", "256Mi"], ids=["of a step", "to the target"])
+async def test_a_pending_decrease_is_taken_back_when_the_usage_grows(limit: str) -> None:
+    cluster = pending_memory(IN_PLACE, {"cpu": "600m", "memory": limit}, used=950)
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert await cluster.run(10) == wait(Reason.RESIZE_DEFERRED)
+    assert cluster.sent == [("web-0", "memory 1Gi")]
+    cluster.other = {"cpu": "400m"}
+    await cluster.run(3)
+    asks = cluster.pods["web-0"].spec.containers[0].resources
+    assert asks == ResourceRequirements(
+        requests={"cpu": "600m", "memory": "1Gi"}, limits={"memory": "1Gi"}
+    )
+
+
+async def test_a_pending_decrease_stays_while_the_usage_is_small() -> None:
+    """The pause after it and the next step wait for the kubelet; the node is too full for steps."""
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "950m"}
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert await cluster.run(10) == wait(Reason.RESIZE_DEFERRED)
+    assert cluster.sent == [("web-0", "memory 768Mi")]
+    cluster.other = {"cpu": "400m"}
+    await cluster.run(30)
+    assert cluster.sent[-1] == ("web-0", "memory 256Mi")
 
 
 # X140
