@@ -1,7 +1,7 @@
 """The assessment of a VPA's pods, once in a pass, before actions are planned."""
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -38,6 +38,7 @@ from updater.resize.memory_decrease import (
     floors_after,
     memory_step,
     merged_floors,
+    with_reached,
 )
 from updater.resize.pending_resize import PENDING
 from updater.resize.resize_plan import ResizePlan
@@ -205,9 +206,10 @@ class _Judged:
         known = context.before.memory_floors.get(uid, {})
         self.floors = merged_floors(known, {}, now=now)
         self.oom_kills: list[DecreaseOom] = []
-        # By the identity of the whole plan, which is kept, and the steps.
+        # By the identity of the whole plan, which is kept, the changes besides, and the steps.
         self._stepped: dict[
-            tuple[int, tuple[MemoryStep, ...]], tuple[ResizePlan, ResizePlan | Decision]
+            tuple[int, Reason, frozenset[str] | None, tuple[MemoryStep, ...]],
+            tuple[ResizePlan, ResizePlan | Decision],
         ] = {}
         self.candidates: Sequence[Undecided] = ()
         self.decided: list[PodOutcome] = []
@@ -238,25 +240,41 @@ class _Judged:
         if memory.lowers_limit:
             memory = replace(memory, lowers_limit=False)  # set again if it still does
         if memory.decreases:
-            memory = self._note_oom_kills(pod, memory)
+            memory = self._note_reached(pod, self._note_oom_kills(pod, memory))
         if not memory.shows(pod):
             self.decided.append(PodOutcome(pod, wait(Reason.RESIZE_SENT), memory, self._subject))
             return None
-        judged = judge_pod(
+        judged = self._judge(pod, memory)
+        if isinstance(judged, Decision):
+            self._leave(pod, judged, memory)
+            return None
+        return judged, note_kills(memory, pod)
+
+    def _judge(
+        self, pod: LivePod, memory: PodMemory, held: Collection[str] = ()
+    ) -> Candidate | Decision:
+        """Return ``judge_pod`` of the pod, without the memory of ``held`` containers."""
+        context, in_place = self._context, self._scaled.mode in IN_PLACE
+        return judge_pod(
             pod,
             self._fit,
             memory=memory,
             resized_at=last_resize(pod, memory),
             thresholds=context.rules.thresholds,
             features=context.rules.features,
-            pending=status in PENDING and self._scaled.mode in IN_PLACE,
-            unfinished=memory.unfinished if self._scaled.mode in IN_PLACE else frozenset(),
+            pending=in_place and resize_status(pod) in PENDING,
+            unfinished=memory.unfinished(held) if in_place else frozenset(),
+            held=held,
             now=context.now,
         )
-        if isinstance(judged, Decision):
-            self._leave(pod, judged, memory)
-            return None
-        return judged, note_kills(memory, pod)
+
+    def _note_reached(self, pod: LivePod, memory: PodMemory) -> PodMemory:
+        """Return the memory after decreases whose target is reached: they have no next step."""
+        measured = self._fit.measured(pod)
+        if isinstance(measured, Decision):
+            return memory
+        containers, requests = measured.processed.containers, measured.requests
+        return replace(memory, decreases=with_reached(memory.decreases, containers, requests))
 
     def _note_oom_kills(self, pod: LivePod, memory: PodMemory) -> PodMemory:
         """Return the memory without decreases that an OOM kill followed, and set floors (X140)."""
@@ -322,8 +340,12 @@ class _Judged:
             )
             for decrease in plan.memory_decreases
         )
-        judged = replace(candidate, memory_steps=steps)
-        key = (id(plan), steps)
+        memory = replace(memory, lowers_limit=True)
+        found = self._without_held(each.pod, candidate, memory, steps)
+        if isinstance(found, Decision):
+            return replace(each, memory=memory), found
+        judged = replace(found, memory_steps=steps)
+        key = (id(plan), judged.why, judged.only, steps)
         _, stepped = self._stepped.get(key, (plan, None))
         if stepped is None:
             stepped = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
@@ -331,7 +353,21 @@ class _Judged:
         held = first_hold(steps)
         if stepped == held:
             stepped = held  # with the pod's own numbers
-        return replace(each, candidate=judged, memory=replace(memory, lowers_limit=True)), stepped
+        return replace(each, candidate=judged, memory=memory), stepped
+
+    def _without_held(
+        self, pod: LivePod, candidate: Candidate, memory: PodMemory, steps: Sequence[MemoryStep]
+    ) -> Candidate | Decision:
+        """Return the candidate, or the wait if only held memory makes it one.
+
+        Otherwise each pass would resize the pod when something else differs a little. A pod with a
+        pending resize waits for that.
+        """
+        held = {each.container: each.held for each in steps if each.held is not None}
+        if not held or resize_status(pod) in PENDING:
+            return candidate
+        found = self._judge(pod, memory, held)
+        return found if isinstance(found, Candidate) else next(iter(held.values()))
 
     @property
     def rest(self) -> IdleVpa | None:

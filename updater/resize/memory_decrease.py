@@ -10,7 +10,7 @@ from common.quantity import ZERO, Quantity
 from common.recommendation.container_resources import WantedResources
 from common.recommendation.processing import ContainerAmounts
 from common.recommendation.scaled_containers import scaled_specs
-from common.resources import MEMORY, memory_quantity, parse_quantities
+from common.resources import MEMORY, ResourceQuantities, memory_quantity, parse_quantities
 from updater.decision import Decision, Reason, ending, wait
 from updater.evaluate.quick_oom_kills import ContainerOomKill
 from updater.evaluate.unlearnt_ooms import keep_memory, without_memory
@@ -273,6 +273,25 @@ def targets_of_steps(
 def first_hold(steps: Iterable[MemoryStep]) -> Decision | None:
     """Return the wait of the first held container; None: no memory is held."""
     return next((each.held for each in steps if each.held is not None), None)
+
+
+def with_reached(
+    decreases: Mapping[str, SentDecrease],
+    containers: Mapping[str, ContainerAmounts],
+    requests: Mapping[str, ResourceQuantities],
+) -> Mapping[str, SentDecrease]:
+    """Return the decreases; those are the last whose memory target isn't below the request."""
+    return {
+        name: each
+        if each.is_last or _is_lower(containers.get(name), requests.get(name, {}))
+        else replace(each, is_last=True)
+        for name, each in decreases.items()
+    }
+
+
+def _is_lower(amounts: ContainerAmounts | None, requests: ResourceQuantities) -> bool:
+    target = None if amounts is None else amounts.target.get(MEMORY)
+    return target is not None and target < requests.get(MEMORY, ZERO)
 
 
 # OOM kills after decreases

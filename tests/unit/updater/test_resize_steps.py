@@ -521,6 +521,48 @@ async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() ->
     assert cluster.sent[-1] == ("web-0", "memory 256Mi")
 
 
+async def moving_cpu(cluster: OneNode, passes: int) -> int:
+    """Run passes with a CPU target that differs a little in each; return the number of resizes."""
+    before = len(cluster.sent)
+    for number in range(passes):
+        cluster.target = {**cluster.target, "cpu": f"{103 + number % 2 * 3}m"}
+        await cluster.run()
+    return len(cluster.sent) - before
+
+
+WIDE = {"cpu": "1", "memory": "2Gi"}
+
+
+async def test_memory_that_is_held_after_a_step_does_not_make_each_pass_resize_the_cpu() -> None:
+    cluster = lowering()
+    await cluster.run()
+    cluster.upper, cluster.use = WIDE, {"web-0": 700 * MIB}
+    assert await moving_cpu(cluster, 12) == 0
+    assert cluster.state.of("uid-web-0").decision == wait(Reason.MEMORY_IN_USE)
+
+
+async def test_held_memory_out_of_its_range_does_not_make_each_pass_resize_the_cpu() -> None:
+    cluster = lowering(used=700)
+    cluster.upper = {"cpu": "1", "memory": "256Mi"}
+    assert await moving_cpu(cluster, 12) == 0
+    assert cluster.state.of("uid-web-0").decision == wait(Reason.MEMORY_IN_USE)
+    cluster.passes += 12 * 60
+    cluster.target = {**cluster.target, "cpu": "200m"}
+    assert await cluster.run() == resize(Reason.DRIFTED), "after the lifetime threshold"
+
+
+async def test_a_decrease_that_is_no_longer_wanted_is_finished() -> None:
+    cluster = lowering()
+    await cluster.run()
+    cluster.target = {"cpu": "100m", "memory": "900Mi"}
+    await cluster.run(2)
+    assert cluster.sent[-1] == ("web-0", "memory 900Mi")
+    cluster.upper, cluster.target = WIDE, {"cpu": "200m", "memory": "900Mi"}
+    assert await cluster.run(10) == leave(Reason.TOO_YOUNG)
+    cluster.target = {"cpu": "200m", "memory": "256Mi"}
+    assert await cluster.run(10) == leave(Reason.TOO_YOUNG), "it is a new change"
+
+
 async def test_mode_recreate_evicts_without_usage() -> None:
     cluster = lowering(UpdateMode.RECREATE, used=None)
     assert await cluster.run() == evict(Reason.OUTSIDE_RANGE)
