@@ -361,6 +361,29 @@ async def test_a_pod_in_its_range_is_not_evicted_for_the_rest() -> None:
     assert not [call for call in cluster.sent if call[0] == "evict"]
 
 
+@pytest.mark.parametrize("upper", [None, {"cpu": "1", "memory": "2Gi"}], ids=["out", "in"])
+async def test_while_the_rest_waits_small_changes_of_memory_wait_too(upper: Amounts | None) -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "1Gi"})}
+    node = {"cpu": "1", "memory": "8Gi"}
+    target = {"cpu": "600m", "memory": "1Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "600m"})
+    await cluster.run(4)
+    cluster.upper = upper
+    before = len(cluster.sent)
+    for more in range(10):
+        cluster.target = {**target, "memory": f"{1025 + more}Mi"}
+        assert await cluster.run() == wait(Reason.RESIZE_DEFERRED)
+    assert len(cluster.sent) == before
+    cluster.target = {**target, "memory": "1200Mi"}
+    assert await cluster.run() == resize(Reason.RESIZE_PARTIAL)
+    cluster.other = {"cpu": "400m"}
+    await cluster.run()
+    assert cluster.sent[before:] == [
+        ("web-0", "cpu 400m", "memory 1200Mi"),
+        ("web-0", "cpu 600m", "memory 1200Mi"),
+    ]
+
+
 async def test_the_plan_has_the_step_and_its_numbers() -> None:
     cluster = OneNode(IN_PLACE, {"cpu": "600m"}, pods("web-0"), {"cpu": "1"}, {"cpu": "600m"})
     await cluster.run()
