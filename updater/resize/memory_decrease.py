@@ -48,8 +48,8 @@ class MemoryStep:
     """
 
     container: str
-    before: Quantity  # the present limit
-    limit: Quantity
+    before: Quantity | None  # the present limit
+    limit: Quantity | None
     request: Quantity
     is_last: bool = False  # the wanted amounts are reached
     held: Decision | None = None
@@ -77,9 +77,10 @@ def limit_decreases(
 ) -> tuple[LimitDecrease, ...]:
     """Return the decreases of memory limits in place that a resize to ``wanted`` would bring.
 
-    A container that restarts for a change of memory has none: it starts below the new limit. The
-    present limit is the granted one, so a pending decrease is judged again in each pass. A decrease
-    that the kubelet is applying is none.
+    A limit that is added where there was none is a decrease, too. A container that restarts for a
+    change of memory has none: it starts below the new limit. The present limit is the granted one,
+    so a pending decrease is judged again in each pass. A decrease that the kubelet is applying is
+    none.
 
     Raises:
         QuantityError: one of the values is no quantity.
@@ -97,7 +98,7 @@ def limit_decreases(
         limit, new = granted[container.name].limits.get(MEMORY), want.limits[MEMORY]
         resources = container.resources
         spec = parse_quantities(None if resources is None else resources.limits).get(MEMORY)
-        if limit is None or new >= limit:
+        if limit is not None and new >= limit:
             continue
         if not pending and spec is not None and new >= spec:
             continue
@@ -109,7 +110,7 @@ def limit_decreases(
                 request=request,
                 new_limit=new,
                 new_request=want.requests.get(MEMORY, request),
-                waits=pending and spec is not None and spec < limit,
+                waits=pending and spec is not None and (limit is None or spec < limit),
             )
         )
     return tuple(found)
@@ -130,14 +131,15 @@ def memory_step(
     than a quarter of the present limit goes in steps of a quarter, in whole MiB, with a pause after
     each. The request goes as much of the way as the limit. Unknown or stale usage, and usage above
     the next step, hold the memory as it is. A ``floor`` after an OOM kill ends the way above the
-    wanted limit. A step that waits for the kubelet needs no pause: it is judged again.
+    wanted limit. A limit that is added has no steps. A step that waits for the kubelet needs no
+    pause: it is judged again.
 
     Source: AEP-4016 and AEP-8818, risks of memory decreases.
     """
     target = decrease.new_limit
     if floor is not None and now < floor.until and target < floor.amount:
         target = floor.amount
-        if target >= decrease.limit:
+        if decrease.limit is not None and target >= decrease.limit:
             detail = (
                 f"container {decrease.container} was OOM-killed within an hour after its memory "
                 f"limit went down from {floor.amount}"
@@ -148,7 +150,9 @@ def memory_step(
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
     if use is None or now - use.newest > rules.stale:
         return _hold(decrease, wait(Reason.MEMORY_USAGE_UNKNOWN, detail=_unknown(decrease, use)))
-    limit = max(target, _lowest_step(decrease.limit, rules.largest_step))
+    limit = target
+    if decrease.limit is not None:
+        limit = max(limit, _lowest_step(decrease.limit, rules.largest_step))
     needed = math.ceil(use.most * (1 + rules.margin))
     if needed > limit.value:
         detail = _in_use(decrease, use, needed, limit, rules.margin)
@@ -177,8 +181,8 @@ def _hold(decrease: LimitDecrease, decision: Decision) -> MemoryStep:
 
 def _unknown(decrease: LimitDecrease, use: MemoryUse | None) -> str:
     """Return the numbers of a decrease whose usage is not known."""
-    change = f"container {decrease.container}: memory limit {decrease.limit} -> "
-    text = f"{change}{decrease.new_limit}"
+    present = "none" if decrease.limit is None else decrease.limit
+    text = f"container {decrease.container}: memory limit {present} -> {decrease.new_limit}"
     return text if use is None else f"{text}, last usage at {use.newest:%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -192,9 +196,10 @@ def _lowest_step(limit: Quantity, largest_step: float) -> Quantity:
 def _in_use(
     decrease: LimitDecrease, use: MemoryUse, needed: int, limit: Quantity, margin: float
 ) -> str:
+    present = "there is none" if decrease.limit is None else f"it is {decrease.limit}"
     return (
         f"container {decrease.container} used {_mib(use.most)}, with a margin of {margin:.0%} "
-        f"{_mib(needed)}; the new memory limit would be {limit}, now it is {decrease.limit}"
+        f"{_mib(needed)}; the new memory limit would be {limit}, now {present}"
     )
 
 
@@ -205,7 +210,7 @@ def _mib(count: int) -> str:
 
 def _request_of_step(decrease: LimitDecrease, limit: Quantity) -> Quantity:
     """Return the request that goes as much of the way as the limit, in whole MiB, rounded up."""
-    if limit == decrease.new_limit:
+    if decrease.limit is None or limit == decrease.new_limit:
         return decrease.new_request
     way = decrease.limit.value - decrease.new_limit.value
     gone = decrease.limit.value - limit.value
@@ -245,7 +250,9 @@ def with_steps(
 
 
 def _stepped(want: WantedResources, step: MemoryStep) -> WantedResources:
-    requests, limits = dict(want.requests), {**want.limits, MEMORY: step.limit}
+    requests, limits = dict(want.requests), dict(want.limits)
+    if limits.pop(MEMORY, None) is not None and step.limit is not None:
+        limits[MEMORY] = step.limit
     if requests.pop(MEMORY, None) is not None and step.request != ZERO:
         requests[MEMORY] = step.request
     return replace(want, requests=requests, limits=limits)

@@ -59,7 +59,7 @@ LITTLE = use(100)
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    limit: tuple[str, str] = ("400Mi", "300Mi")  # present and wanted
+    limit: tuple[str | None, str] = ("400Mi", "300Mi")  # present and wanted
     request: tuple[str, str] = ("200Mi", "150Mi")
     use: MemoryUse | None = LITTLE
     floor: MemoryFloor | None = None
@@ -130,6 +130,33 @@ CASES = [
         wanted=("300Mi", "300Mi"),
         is_last=False,
     ),
+    Case(
+        id="a limit is added without steps",
+        limit=(None, "100Mi"),
+        request=("0", "50Mi"),
+        use=MemoryUse(most=100 * MIB, newest=NOW),
+        rules=replace(RULES, margin=0),
+        wanted=("100Mi", "50Mi"),
+    ),
+    Case(
+        id="usage is a byte above a limit that is added",
+        limit=(None, "100Mi"),
+        use=MemoryUse(most=100 * MIB + 1, newest=NOW),
+        rules=replace(RULES, margin=0),
+        wanted=Reason.MEMORY_IN_USE,
+    ),
+    Case(
+        id="no usage, and a limit is added",
+        limit=(None, "100Mi"),
+        use=None,
+        wanted=Reason.MEMORY_USAGE_UNKNOWN,
+    ),
+    Case(
+        id="a limit is added at the floor",
+        limit=(None, "300Mi"),
+        floor=floor("400Mi"),
+        wanted=("400Mi", "150Mi"),
+    ),
     Case(id="no usage", use=None, wanted=Reason.MEMORY_USAGE_UNKNOWN),
     Case(id="usage of two minutes ago", use=use(100, ago=2 * MINUTE)),
     Case(
@@ -165,7 +192,7 @@ def test_memory_step(case: Case) -> None:
     (limit, new_limit), (request, new_request) = case.limit, case.request
     decrease = LimitDecrease(
         container="app",
-        limit=Quantity.parse(limit),
+        limit=None if limit is None else Quantity.parse(limit),
         request=Quantity.parse(request),
         new_limit=Quantity.parse(new_limit),
         new_request=Quantity.parse(new_request),
@@ -192,8 +219,10 @@ def test_the_detail_of_held_memory_has_its_numbers() -> None:
         new_request=Quantity.parse("300Mi"),
     )
 
-    def detail(found: MemoryUse | None, least: MemoryFloor | None = None) -> str:
-        step = memory_step(decrease, use=found, floor=least, last=None, rules=RULES, now=NOW)
+    def detail(
+        found: MemoryUse | None, least: MemoryFloor | None = None, *, of: LimitDecrease = decrease
+    ) -> str:
+        step = memory_step(of, use=found, floor=least, last=None, rules=RULES, now=NOW)
         assert step.held is not None
         return step.held.detail
 
@@ -205,6 +234,12 @@ def test_the_detail_of_held_memory_has_its_numbers() -> None:
     assert detail(use(1, ago=HOUR)) == (
         "container app: memory limit 400Mi -> 300Mi, last usage at 2026-03-01T11:00:00Z"
     )
+    added = replace(decrease, limit=None)
+    assert detail(use(280), of=added) == (
+        "container app used 280Mi, with a margin of 10% 308Mi; the new memory limit would be "
+        "300Mi, now there is none"
+    )
+    assert detail(None, of=added) == "container app: memory limit none -> 300Mi"
     assert detail(use(1), floor("400Mi")) == (
         "container app was OOM-killed within an hour after its memory limit went down from 400Mi"
     )
@@ -236,6 +271,7 @@ def test_steps_go_down_by_a_quarter_at_most_stay_above_usage_and_reach_the_wante
         if step.held is not None:
             assert step.held.reason is Reason.MEMORY_IN_USE
             break
+        assert step.limit is not None
         after = step.limit.value
         assert wanted <= after < limit
         assert after >= limit - limit // 4 or limit < 4 * MIB
@@ -269,7 +305,15 @@ CHANGES = [
     Change(id="the same limit", wanted="400Mi", found=False),
     Change(id="a higher limit", wanted="500Mi", found=False),
     Change(id="no limit is wanted", wanted=None, found=False),
-    Change(id="a limit is added", spec=None, granted=None, found=False),
+    Change(id="a limit is added", spec=None, granted=None),
+    Change(id="an added limit is pending", spec="300Mi", granted=None, waits=True),
+    Change(
+        id="an added limit is in progress",
+        spec="300Mi",
+        granted=None,
+        pending=False,
+        found=False,
+    ),
     Change(
         id="memory restarts the container", policy=(("memory", "RestartContainer"),), found=False
     ),
@@ -316,7 +360,8 @@ def test_limit_decreases(case: Change) -> None:
     if found:
         (decrease,) = found
         assert decrease.waits == case.waits
-        assert (str(decrease.limit), str(decrease.new_limit)) == (case.granted, case.wanted)
+        assert decrease.limit == (None if case.granted is None else Quantity.parse(case.granted))
+        assert str(decrease.new_limit) == case.wanted
         assert (str(decrease.request), str(decrease.new_request)) == ("100Mi", "75Mi")
 
 

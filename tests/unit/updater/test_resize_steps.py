@@ -122,6 +122,7 @@ class OneNode:
     upper: Amounts | None = None  # bound of the range; None: the target
     evicts: bool = True
     most_memory: str = ""  # maximum of the namespace's LimitRange
+    default_memory: str = ""  # limit of the namespace's LimitRange
     rules: Rules = RULES
     use: dict[str, int] = field(default_factory=dict)  # bytes, by pod
     passes: int = 0
@@ -148,14 +149,18 @@ class OneNode:
             spec = msgspec.structs.replace(autoscaler.spec, update_policy=policy)
             autoscaler = msgspec.structs.replace(autoscaler, spec=spec)
         pods = tuple(self.pods.values())
-        limits = LimitRangeItem(type="Container", max={"memory": self.most_memory})
+        limits = LimitRangeItem(
+            type="Container",
+            max={"memory": self.most_memory} if self.most_memory else None,
+            default={"memory": self.default_memory} if self.default_memory else None,
+        )
         scaled = AutoscaledPods(
             vpa=autoscaler,
             mode=self.mode,
             pods=pods,
             controllers={each.metadata.uid: WEB for each in pods},
             replicas={WEB: len(pods)},
-            limit_ranges=(LimitRangeSpec(limits=(limits,)),) if self.most_memory else (),
+            limit_ranges=(LimitRangeSpec(limits=(limits,)),),
         )
         status = NodeStatus(allocatable=self.node)
         others = live_pod("other", asks=self.other)
@@ -534,6 +539,26 @@ async def test_held_memory_leads_to_no_eviction_if_the_other_changes_would_be_re
     cluster.most_memory = "900Mi"
     assert await cluster.run(5) == wait(Reason.MEMORY_USAGE_UNKNOWN)
     assert cluster.sent == []
+
+
+@pytest.mark.parametrize(
+    ("used", "found", "sent"),
+    [
+        (None, wait(Reason.MEMORY_USAGE_UNKNOWN), 0),
+        (700, wait(Reason.MEMORY_IN_USE), 0),
+        (50, resize(Reason.OUTSIDE_RANGE), 1),
+    ],
+    ids=["usage unknown", "in use", "fits"],
+)
+async def test_a_limit_is_added_at_once_if_the_usage_fits(
+    used: int | None, found: Decision, sent: int
+) -> None:
+    cluster = lowering(used=used)
+    cluster.pods["web-0"] = live_pod("web-0", asks={"cpu": "100m"})
+    cluster.default_memory = "512Mi"
+    assert await cluster.run() == found
+    await cluster.run(5)
+    assert cluster.sent == sent * [("web-0", "memory 256Mi")]
 
 
 async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() -> None:
