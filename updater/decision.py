@@ -116,7 +116,7 @@ class Reason(Code):
     )
     MEMORY_DECREASE_PAUSED = (
         "memory_decrease_paused",
-        "A memory limit went down by a step; usage is observed before the next one.",
+        "A memory limit is to go down; usage is observed for a while before each step.",
     )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",

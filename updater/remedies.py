@@ -34,7 +34,7 @@ REMEDIES: Mapping[Reason, str] = {
     "pod, which gets the lower limit.",
     Reason.MEMORY_USAGE_UNKNOWN: "Usage of the pod in metrics.k8s.io, and the updater's permission "
     "to read it; the next pass tries again.",
-    Reason.MEMORY_DECREASE_PAUSED: "Nothing: the next step follows after the pause.",
+    Reason.MEMORY_DECREASE_PAUSED: "Nothing: the step follows after the pause, if usage allows it.",
     Reason.REPLACEMENT_WOULD_BE_REFUSED: "Change what would refuse the replacement, as the detail "
     "says, such as a quota or a policy.",
     Reason.REPLACEMENT_LACKS_RECOMMENDATION: "A webhook that patches new pods: check admission, "

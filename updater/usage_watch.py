@@ -5,7 +5,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
@@ -17,11 +17,10 @@ from common.kube.endpoints import POD_METRICS
 from common.quantity import QuantityError, parse_value
 from common.resources import MEMORY
 from common.runtime.clock import Clock
-from updater.resize.memory_decrease import MemoryUse
+from updater.resize.memory_decrease import WINDOW, MemoryUse
 
 logger = logging.getLogger(__name__)
 
-WINDOW = timedelta(minutes=15)
 _MOST_PODS = 5000
 _MOST_GETS = 10  # pods of a namespace that are read one by one; more are listed
 _MOST_CALLS = 20  # of a pass; beyond it the usage of the whole cluster is listed
@@ -52,7 +51,8 @@ class _Samples:
 
     @property
     def use(self) -> MemoryUse:
-        return MemoryUse(most=max(count for _, count in self.found), newest=self.found[-1][0])
+        (oldest, _), (newest, _) = self.found[0], self.found[-1]
+        return MemoryUse(most=max(count for _, count in self.found), oldest=oldest, newest=newest)
 
 
 class UsageWatch:

@@ -58,22 +58,23 @@ async def test_the_maximum_of_the_window_counts_with_the_time_of_the_newest_samp
             api.on(one(), Reply(body=usage(memory=memory, at=clock.now())))
             await watch.sample(WEB, within=5)
             clock.forward(MINUTE)
-        assert uses(watch) == MemoryUse(most=30 * MIB, newest=NOW + 2 * MINUTE)
+        assert uses(watch) == MemoryUse(most=30 * MIB, oldest=NOW, newest=NOW + 2 * MINUTE)
 
 
 @pytest.mark.parametrize(
-    ("age", "most"),
-    [(15 * MINUTE, 30), (15 * MINUTE + SECOND, 10)],
+    ("age", "most", "left"),
+    [(15 * MINUTE, 30, 2), (15 * MINUTE + SECOND, 10, 1)],
     ids=["15 minutes ago", "more than 15 minutes ago"],
 )
-async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int) -> None:
+async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int, left: int) -> None:
     async with watching() as (api, watch, clock):
         api.on(one(), Reply(body=usage(memory="30Mi")))
         await watch.sample(WEB, within=5)
         clock.forward(age)
         api.on(one(), Reply(body=usage(at=clock.now())))
         await watch.sample(WEB, within=5)
-        assert uses(watch) == MemoryUse(most=most * MIB, newest=clock.now())
+        oldest = NOW if left == 2 else clock.now()
+        assert uses(watch) == MemoryUse(most=most * MIB, oldest=oldest, newest=clock.now())
 
 
 async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:
@@ -120,7 +121,7 @@ async def test_few_calls_read_the_usage(
         await watch.sample(watched, within=5)
         assert set(api.routes) == routes
         assert watch.use.keys() == watched.keys()
-        known = MemoryUse(most=10 * MIB, newest=NOW)
+        known = MemoryUse(most=10 * MIB, oldest=NOW, newest=NOW)
         assert all(each == {"app": known} for each in watch.use.values())
 
 
@@ -136,7 +137,7 @@ async def test_a_timestamp_in_the_future_counts_as_now() -> None:
     async with watching() as (api, watch, _):
         api.on(one(), Reply(body=usage(at=NOW + MINUTE)))
         await watch.sample(WEB, within=5)
-        assert uses(watch) == MemoryUse(most=10 * MIB, newest=NOW)
+        assert uses(watch) == MemoryUse(most=10 * MIB, oldest=NOW, newest=NOW)
 
 
 async def test_a_failure_is_logged_once_until_a_read_succeeds(

@@ -237,13 +237,13 @@ class _Judged:
     def _candidate(self, pod: LivePod) -> tuple[Candidate, PodMemory] | None:
         context, status = self._context, resize_status(pod)
         memory = note_resizing(context.before.of(pod.metadata.uid), status, now=context.now)
-        if memory.lowers_limit:
-            memory = replace(memory, lowers_limit=False)  # set again if it still does
         if memory.decreases:
             memory = self._note_reached(pod, self._note_oom_kills(pod, memory))
         if not memory.shows(pod):
             self.decided.append(PodOutcome(pod, wait(Reason.RESIZE_SENT), memory, self._subject))
             return None
+        if memory.lowers_limit:
+            memory = replace(memory, lowers_limit=False)  # set again if it still does
         judged = self._judge(pod, memory)
         if isinstance(judged, Decision):
             self._leave(pod, judged, memory)

@@ -17,6 +17,7 @@ from updater.evaluate.unlearnt_ooms import keep_memory, without_memory
 from updater.resize.limit_decrease import LimitDecrease
 from updater.resize.pending_resize import granted_resources, is_pending
 
+WINDOW = timedelta(minutes=15)  # of usage
 _MIB = 1 << 20
 _AFTER_DECREASE = timedelta(hours=1)  # an OOM kill within it is blamed on the decrease
 _FLOOR_LASTS = timedelta(days=1)
@@ -28,7 +29,7 @@ class MemoryDecreaseRules:
 
     margin: float = 0.1  # relative to usage: 0.1 is ten percent
     largest_step: float = 0.25  # relative to the present limit
-    pause: timedelta = timedelta(minutes=5)  # after a step, in which usage is observed
+    pause: timedelta = timedelta(minutes=5)  # before each step, in which usage is observed
     stale: timedelta = timedelta(minutes=2)  # age of the newest sample
 
 
@@ -37,6 +38,7 @@ class MemoryUse:
     """The largest memory usage of a container in the running window."""
 
     most: int  # bytes
+    oldest: datetime  # the first sample
     newest: datetime  # the last sample
 
 
@@ -129,10 +131,10 @@ def memory_step(
 
     It is sent if the largest usage, plus the margin, is at most the new limit. A decrease by more
     than a quarter of the present limit goes in steps of a quarter, in whole MiB, with a pause after
-    each. The request goes as much of the way as the limit. Unknown or stale usage, and usage above
-    the next step, hold the memory as it is. A ``floor`` after an OOM kill ends the way above the
-    wanted limit. A limit that is added has no steps. A step that waits for the kubelet needs no
-    pause: it is judged again.
+    each. The request goes as much of the way as the limit. The memory stays as it is if usage is
+    unknown, stale or above the next step, or was watched for less than the pause. A ``floor`` after
+    an OOM kill ends the way above the wanted limit. A limit that is added has no steps. A step that
+    waits for the kubelet needs no pause: it is judged again.
 
     Source: AEP-4016 and AEP-8818, risks of memory decreases.
     """
@@ -148,7 +150,7 @@ def memory_step(
     until = None if last is None else ending(last.at, rules.pause)
     if until is not None and now < until and not decrease.waits:
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
-    if use is None or now - use.newest > rules.stale:
+    if use is None or abs(now - use.newest) > rules.stale:
         return _hold(decrease, wait(Reason.MEMORY_USAGE_UNKNOWN, detail=_unknown(decrease, use)))
     limit = target
     if decrease.limit is not None:
@@ -157,6 +159,10 @@ def memory_step(
     if needed > limit.value:
         detail = _in_use(decrease, use, needed, limit, rules.margin)
         return _hold(decrease, wait(Reason.MEMORY_IN_USE, detail=detail))
+    watched = min(rules.pause, WINDOW)
+    if use.newest - use.oldest < watched:
+        until = ending(use.oldest, watched)
+        return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
     return MemoryStep(
         container=decrease.container,
         before=decrease.limit,

@@ -36,13 +36,13 @@ from updater.resize.memory_decrease import (
 )
 from updater_harness import NOW
 
-MIB, SECOND = 1 << 20, timedelta(seconds=1)
+MIB, A_BYTE, SECOND = 1 << 20, 1 / (1 << 20), timedelta(seconds=1)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 RULES = MemoryDecreaseRules()
 
 
-def use(mib: float, *, ago: timedelta = MINUTE) -> MemoryUse:
-    return MemoryUse(most=int(mib * MIB), newest=NOW - ago)
+def use(mib: float, *, ago: timedelta = MINUTE, since: timedelta = HOUR) -> MemoryUse:
+    return MemoryUse(most=int(mib * MIB), oldest=NOW - since, newest=NOW - ago)
 
 
 def floor(amount: str, *, ends_in: timedelta = HOUR) -> MemoryFloor:
@@ -113,7 +113,7 @@ CASES = [
     ),
     Case(
         id="usage with the margin is a byte above the new limit",
-        use=MemoryUse(most=250 * MIB + 1, newest=NOW),
+        use=use(250 + A_BYTE),
         rules=MemoryDecreaseRules(margin=0.2),
         wanted=Reason.MEMORY_IN_USE,
     ),
@@ -134,14 +134,14 @@ CASES = [
         id="a limit is added without steps",
         limit=(None, "100Mi"),
         request=("0", "50Mi"),
-        use=MemoryUse(most=100 * MIB, newest=NOW),
+        use=use(100),
         rules=replace(RULES, margin=0),
         wanted=("100Mi", "50Mi"),
     ),
     Case(
         id="usage is a byte above a limit that is added",
         limit=(None, "100Mi"),
-        use=MemoryUse(most=100 * MIB + 1, newest=NOW),
+        use=use(100 + A_BYTE),
         rules=replace(RULES, margin=0),
         wanted=Reason.MEMORY_IN_USE,
     ),
@@ -163,6 +163,26 @@ CASES = [
         id="usage of more than two minutes ago",
         use=use(100, ago=2 * MINUTE + SECOND),
         wanted=Reason.MEMORY_USAGE_UNKNOWN,
+    ),
+    Case(
+        id="usage of two minutes ahead, as the clock was set back",
+        use=use(100, ago=-2 * MINUTE),
+    ),
+    Case(
+        id="usage of more than two minutes ahead",
+        use=use(100, ago=-2 * MINUTE - SECOND),
+        wanted=Reason.MEMORY_USAGE_UNKNOWN,
+    ),
+    Case(id="samples of five minutes", use=use(100, since=6 * MINUTE)),
+    Case(
+        id="samples of less than five minutes",
+        use=use(100, since=6 * MINUTE - SECOND),
+        wanted=Reason.MEMORY_DECREASE_PAUSED,
+    ),
+    Case(
+        id="samples of the whole window suffice for a longer pause",
+        use=use(100, since=16 * MINUTE),
+        rules=replace(RULES, pause=HOUR),
     ),
     Case(id="five minutes after the last step", last=sent(5 * MINUTE)),
     Case(
@@ -266,7 +286,7 @@ def test_steps_go_down_by_a_quarter_at_most_stay_above_usage_and_reach_the_wante
             new_limit=memory_quantity(wanted),
             new_request=memory_quantity(wanted),
         )
-        known = MemoryUse(most=used, newest=NOW)
+        known = use(used / MIB)
         step = memory_step(decrease, use=known, floor=None, last=None, rules=rules, now=NOW)
         if step.held is not None:
             assert step.held.reason is Reason.MEMORY_IN_USE

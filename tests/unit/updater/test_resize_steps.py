@@ -37,7 +37,7 @@ from live_specs import schedulable
 from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.memory_decrease import MemoryFloor, MemoryUse
+from updater.resize.memory_decrease import WINDOW, MemoryFloor, MemoryUse
 from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeStatus
@@ -176,7 +176,9 @@ class OneNode:
         for _ in range(times):
             actuator = RecordingActuator()
             used = {
-                f"uid-{name}": {"app": MemoryUse(most=count, newest=self.now)}
+                f"uid-{name}": {
+                    "app": MemoryUse(most=count, oldest=self.now - WINDOW, newest=self.now)
+                }
                 for name, count in self.use.items()
             }
             self.state = await run(
@@ -512,6 +514,17 @@ async def test_without_usage_the_pod_waits_and_is_watched(mode: UpdateMode) -> N
     assert cluster.state.watched == {"uid-web-0": ("default", "web-0")}
     cluster.use = {"web-0": 50 * MIB}
     assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+
+
+async def test_a_pod_stays_watched_while_the_cache_does_not_show_its_resize() -> None:
+    cluster = lowering()
+    await cluster.run()
+    memory = cluster.state.of("uid-web-0")
+    assert memory.sent is not None
+    behind = replace(memory, sent=replace(memory.sent, generation=99))
+    cluster.state = replace(cluster.state, pods={"uid-web-0": behind})
+    assert await cluster.run() == wait(Reason.RESIZE_SENT)
+    assert cluster.state.watched == {"uid-web-0": ("default", "web-0")}
 
 
 @pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
