@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from common.annotations import boosted_containers
@@ -27,16 +28,14 @@ from updater.plan.candidate import (
     note_kills,
     note_resizing,
 )
-from updater.plan.candidate_resize import Planner, plan_candidate
+from updater.plan.candidate_resize import Planner
 from updater.plan.finished_resizes import last_resize
+from updater.plan.memory_steps import MemorySteps
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.pod_readiness import is_becoming_ready
 from updater.resize.memory_decrease import (
     MemoryFloor,
-    MemoryStep,
-    first_hold,
     floors_after,
-    memory_step,
     merged_floors,
     with_reached,
 )
@@ -103,7 +102,13 @@ def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
         observation = observe_replacements(scaled, context)
     live = [pod for pod in scaled.pods if not context.before.of(pod.metadata.uid).evicted]
     boosted, others = _divide(scaled, live, context)
-    judged, acts = _Judged(scaled, context), _acts_on_running_pods(scaled, context)
+    preflight = Preflight(
+        scaled,
+        context.quotas,
+        most_boost=context.rules.most_boost,
+        pod_level=context.rules.pod_level,
+    )
+    judged, acts = _Judged(scaled, context, preflight), _acts_on_running_pods(scaled, context)
     if acts:
         yield from judged.judge(others)
         if scaled.mode in IN_PLACE:
@@ -126,12 +131,7 @@ def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
     return Assessment(
         scaled=scaled,
         live=live,
-        preflight=Preflight(
-            scaled,
-            context.quotas,
-            most_boost=context.rules.most_boost,
-            pod_level=context.rules.pod_level,
-        ),
+        preflight=preflight,
         groups=groups,
         observed_daemons=observed_daemons,
         undecided=undecided,
@@ -195,8 +195,9 @@ def _counts_as_out(pod: Pod, context: PassContext) -> bool:
 class _Judged:
     """Collects the judgements of one VPA's pods."""
 
-    def __init__(self, scaled: AutoscaledPods, context: PassContext) -> None:
+    def __init__(self, scaled: AutoscaledPods, context: PassContext, preflight: Preflight) -> None:
         self._scaled = scaled
+        self._preflight = preflight
         self._context = context
         self._subject = Subject(scaled.vpa)
         self._fit = RecommendationFit(
@@ -206,11 +207,6 @@ class _Judged:
         known = context.before.memory_floors.get(uid, {})
         self.floors = merged_floors(known, {}, now=now)
         self.oom_kills: list[DecreaseOom] = []
-        # By the identity of the whole plan, which is kept, the changes besides, and the steps.
-        self._stepped: dict[
-            tuple[int, Reason, frozenset[str] | None, tuple[MemoryStep, ...]],
-            tuple[ResizePlan, ResizePlan | Decision],
-        ] = {}
         self.candidates: Sequence[Undecided] = ()
         self.decided: list[PodOutcome] = []
         self._idle: Counter[Decision] = Counter()  # of pods that need nothing
@@ -302,6 +298,7 @@ class _Judged:
     def plan(self) -> Steps[None]:
         """Plan the resizes of the candidates; decide on those that need none."""
         planner = Planner(self._scaled.vpa, self._scaled.limit_ranges)
+        steps = MemorySteps(self._scaled, self._context, self._preflight, self.floors)
         planned: list[Undecided] = []
         for number, each in enumerate(self.candidates, start=1):
             if number % _STEP == 0:
@@ -312,62 +309,20 @@ class _Judged:
             with self._context.errors.around("plan", "Pod", *_named(pod)):
                 judged, plan = each, planner.plan(candidate)
                 if isinstance(plan, ResizePlan) and plan.memory_decreases:
-                    judged, plan = self._lower_memory(each, candidate, plan)
+                    memory = replace(each.memory, lowers_limit=True)
+                    candidate, plan = steps.plan(
+                        candidate,
+                        plan,
+                        sent=memory.decreases,
+                        judge=partial(self._judge, pod, memory),
+                    )
+                    judged = replace(each, candidate=candidate, memory=memory)
                 if isinstance(plan, Decision):
                     subject = Subject(self._scaled.vpa, judged.candidate)
                     self.decided.append(PodOutcome(pod, plan, judged.memory, subject))
                 else:
                     planned.append(replace(judged, plan=plan, evict_for=None))
         self.candidates = planned
-
-    def _lower_memory(
-        self, each: Undecided, candidate: Candidate, plan: ResizePlan
-    ) -> tuple[Undecided, ResizePlan | Decision]:
-        """Return the pod with the steps of its memory limits, and its plan with these (X139).
-
-        Pods that are alike share ``plan``, and then also the plan with equal steps.
-        """
-        context, memory = self._context, each.memory
-        use = context.memory_use.get(each.pod.metadata.uid, {})
-        steps = tuple(
-            memory_step(
-                decrease,
-                use=use.get(decrease.container),
-                floor=self.floors.get(decrease.container),
-                last=memory.decreases.get(decrease.container),
-                rules=context.rules.memory_decrease,
-                now=context.now,
-            )
-            for decrease in plan.memory_decreases
-        )
-        memory = replace(memory, lowers_limit=True)
-        found = self._without_held(each.pod, candidate, memory, steps)
-        if isinstance(found, Decision):
-            return replace(each, memory=memory), found
-        judged = replace(found, memory_steps=steps)
-        key = (id(plan), judged.why, judged.only, steps)
-        _, stepped = self._stepped.get(key, (plan, None))
-        if stepped is None:
-            stepped = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
-            self._stepped[key] = plan, stepped
-        held = first_hold(steps)
-        if stepped == held:
-            stepped = held  # with the pod's own numbers
-        return replace(each, candidate=judged, memory=memory), stepped
-
-    def _without_held(
-        self, pod: LivePod, candidate: Candidate, memory: PodMemory, steps: Sequence[MemoryStep]
-    ) -> Candidate | Decision:
-        """Return the candidate, or the wait if only held memory makes it one.
-
-        Otherwise each pass would resize the pod when something else differs a little. A pod with a
-        pending resize waits for that.
-        """
-        held = {each.container: each.held for each in steps if each.held is not None}
-        if not held or resize_status(pod) in PENDING:
-            return candidate
-        found = self._judge(pod, memory, held)
-        return found if isinstance(found, Candidate) else next(iter(held.values()))
 
     @property
     def rest(self) -> IdleVpa | None:

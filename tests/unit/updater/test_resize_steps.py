@@ -128,7 +128,7 @@ class OneNode:
     passes: int = 0
     state: UpdaterState = field(default_factory=UpdaterState)
     sent: list[tuple[str, ...]] = field(default_factory=list)
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # of the last pass
 
     @property
     def now(self) -> datetime:
@@ -174,7 +174,7 @@ class OneNode:
     async def run(self, times: int = 1) -> Decision:
         """Run passes, after each of which the kubelet acts; return the first pod's decision."""
         for _ in range(times):
-            actuator = RecordingActuator()
+            actuator, self.registry = RecordingActuator(), CollectorRegistry()
             used = {
                 f"uid-{name}": {
                     "app": MemoryUse(most=count, oldest=self.now - WINDOW, newest=self.now)
@@ -188,7 +188,7 @@ class OneNode:
                 rules=self.rules,
                 clock=FixedClock(self.now),
                 memory_use=used,
-                registry=self.registry if self.passes == 0 else None,
+                registry=self.registry,
             )
             for call in actuator.calls:
                 if call[0] == "resize":
@@ -364,8 +364,15 @@ async def test_a_pod_in_its_range_is_not_evicted_for_the_rest() -> None:
     cluster = OneNode(OR_RECREATE, {"cpu": "600m"}, pods("web-0"), {"cpu": "1"}, {"cpu": "600m"})
     await cluster.run(2)
     cluster.upper = {"cpu": "900m"}
-    await cluster.run(20)
+    waiting = await cluster.run(20)
+    assert waiting == wait(Reason.RESIZE_DEFERRED)
+    assert waiting.detail == (
+        "container app: cpu 400m of 600m now, 200m more when the node has room"
+    )
     assert not [call for call in cluster.sent if call[0] == "evict"]
+    labels = {"vpa_size_log2": "0", "vpa_name": "web", "vpa_namespace": "default"}
+    skipped = "vpa_updater_in_place_infeasible_skip_pods_total"
+    assert not cluster.registry.get_sample_value(skipped, labels)
 
 
 @pytest.mark.parametrize("upper", [None, {"cpu": "1", "memory": "2Gi"}], ids=["out", "in"])
@@ -572,6 +579,29 @@ async def test_a_limit_is_added_at_once_if_the_usage_fits(
     assert await cluster.run() == found
     await cluster.run(5)
     assert cluster.sent == sent * [("web-0", "memory 256Mi")]
+
+
+REFUSED_STEP = {
+    "usage fits below the whole decrease": (
+        50,
+        [("web-0", "memory 256Mi")],
+        leave(Reason.TOO_YOUNG),
+    ),
+    "usage is above it": (400, [], wait(Reason.MEMORY_IN_USE)),
+    "usage is unknown": (None, [], wait(Reason.MEMORY_USAGE_UNKNOWN)),
+}
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize(("used", "sent", "found"), REFUSED_STEP.values(), ids=REFUSED_STEP)
+async def test_a_step_that_a_limit_range_refuses_becomes_the_whole_decrease(
+    mode: UpdateMode, used: int | None, sent: Sequence[tuple[str, ...]], found: Decision
+) -> None:
+    """The present limit and the first step of 768Mi are above the maximum."""
+    cluster = lowering(mode, cpu="200m", used=used)
+    cluster.most_memory = "700Mi"
+    assert await cluster.run(20) == found
+    assert cluster.sent == sent
 
 
 async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() -> None:
