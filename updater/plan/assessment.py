@@ -14,7 +14,7 @@ from common.target.controlling import has_startup_boost
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, wait
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.unlearnt_ooms import newest_kills
+from updater.evaluate.unlearnt_ooms import amounts_at_kills
 from updater.evaluate.update_order import rank
 from updater.eviction.breaker import BreakerObservation, observe
 from updater.eviction.daemonset_desired_count import ObservedDaemons
@@ -274,7 +274,7 @@ class _Judged:
 
     def _note_oom_kills(self, pod: LivePod, memory: PodMemory) -> PodMemory:
         """Return the memory without decreases that an OOM kill followed, and set floors (X140)."""
-        found = floors_after(memory.decreases, newest_kills(pod))
+        found = floors_after(memory.decreases, amounts_at_kills(pod, memory.killed_at))
         if not found:
             return memory
         self.floors = merged_floors(self.floors, found, now=self._context.now)

@@ -311,16 +311,17 @@ def _is_lower(amounts: ContainerAmounts | None, requests: ResourceQuantities) ->
 
 
 def floors_after(
-    decreases: Mapping[str, SentDecrease], kills: Iterable[ContainerOomKill]
+    decreases: Mapping[str, SentDecrease], kills: Mapping[ContainerOomKill, Quantity]
 ) -> dict[str, MemoryFloor]:
     """Return the floors, by container, of OOM kills within an hour after a decrease.
 
-    Kills have whole seconds.
+    ``kills`` have the memory at each kill. Below the limit before the decrease it shows that the
+    kubelet had applied the decrease. Kills have whole seconds.
     """
     found = {}
-    for kill in kills:
+    for kill, amount in kills.items():
         decrease, killed_at = decreases.get(kill.container), kill.finished_at
-        if decrease is None or killed_at is None:
+        if decrease is None or killed_at is None or amount >= decrease.limit:
             continue
         if decrease.at.replace(microsecond=0) <= killed_at <= decrease.at + _AFTER_DECREASE:
             found[kill.container] = MemoryFloor(
@@ -332,10 +333,11 @@ def floors_after(
 def merged_floors(
     known: Mapping[str, MemoryFloor], new: Mapping[str, MemoryFloor], *, now: datetime
 ) -> Mapping[str, MemoryFloor]:
-    """Return the floors that still stand; of two for a container the higher one counts longer."""
+    """Return the floors that still stand; of two for a container the larger values count."""
     found = {name: floor for name, floor in known.items() if now < floor.until}
     for name, floor in new.items():
-        before = found.get(name)
-        amount = floor.amount if before is None else max(floor.amount, before.amount)
-        found[name] = MemoryFloor(amount=amount, until=floor.until)
+        before = found.get(name, floor)
+        found[name] = MemoryFloor(
+            amount=max(floor.amount, before.amount), until=max(floor.until, before.until)
+        )
     return found

@@ -401,21 +401,33 @@ def test_an_oom_kill_within_an_hour_after_a_decrease_sets_a_floor_for_a_day(
 ) -> None:
     before = replace(sent(timedelta()), at=NOW)
     kill = ContainerOomKill("app", NOW + after)
-    found = floors_after({"app": before}, [kill, ContainerOomKill("app-2", NOW)])
+    low = Quantity.parse("768Mi")
+    found = floors_after({"app": before}, {kill: low, ContainerOomKill("app-2", NOW): low})
     wanted = {"app": MemoryFloor(amount=before.limit, until=NOW + after + DAY)}
     assert found == (wanted if counts else {})
 
 
 def test_a_kill_in_the_second_in_which_the_decrease_was_sent_counts() -> None:
     before = replace(sent(timedelta()), at=NOW + 0.9 * SECOND)
-    assert floors_after({"app": before}, [ContainerOomKill("app", NOW)])
+    assert floors_after({"app": before}, {ContainerOomKill("app", NOW): Quantity.parse("768Mi")})
 
 
-def test_floors_end_after_their_day_and_the_higher_one_counts() -> None:
+@pytest.mark.parametrize(("amount", "counts"), [("1023Mi", True), ("1Gi", False)])
+def test_a_kill_at_the_limit_before_the_decrease_does_not_count(
+    amount: str, *, counts: bool
+) -> None:
+    """The kubelet had not applied the decrease yet."""
+    kills = {ContainerOomKill("app", NOW): Quantity.parse(amount)}
+    assert bool(floors_after({"app": sent(MINUTE)}, kills)) == counts
+
+
+def test_floors_end_after_their_day_and_the_higher_amount_and_end_count() -> None:
     known = {"a": floor("1Gi"), "b": floor("2Gi", ends_in=timedelta()), "c": floor("3Gi")}
-    new = {"a": floor("500Mi", ends_in=DAY), "d": floor("1Gi")}
+    known["e"] = floor("1Gi", ends_in=DAY)
+    new = {"a": floor("500Mi", ends_in=DAY), "d": floor("1Gi"), "e": floor("2Gi")}
     assert merged_floors(known, new, now=NOW) == {
         "a": floor("1Gi", ends_in=DAY),
         "c": floor("3Gi"),
         "d": floor("1Gi"),
+        "e": floor("2Gi", ends_in=DAY),
     }

@@ -779,6 +779,18 @@ async def test_an_oom_kill_after_a_decrease_sets_a_floor_for_all_pods_of_the_vpa
     assert ("web-1", "memory 768Mi") in cluster.sent
 
 
+async def test_an_oom_kill_before_the_decrease_is_granted_is_not_blamed_on_it() -> None:
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "950m"}
+    await cluster.run(2)
+    assert cluster.sent == [("web-0", "memory 768Mi")]
+    kill(cluster, cluster.now)
+    cluster.passes += 1
+    await cluster.run()
+    assert cluster.state.memory_floors == {}
+    assert ooms(cluster.registry) == 0
+
+
 async def test_the_floors_of_a_deleted_vpa_are_forgotten() -> None:
     floor = MemoryFloor(amount=Quantity.parse("1Gi"), until=NOW)
     state = UpdaterState(memory_floors={"one": {"app": floor}, "two": {"app": floor}})
