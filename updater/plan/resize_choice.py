@@ -205,8 +205,8 @@ class ResizeChoice:
 
     def _waits_for_room(self) -> bool:
         """Return whether the node has no room for the increases that are wanted now."""
-        capacity, present = self._capacity_now(), self._candidate.requests
-        if capacity is None or not describe_rest(self._plan.targets, present):
+        capacity = self._capacity_now()
+        if capacity is None or not self._lacking:
             return False
         after = self._vpa_plan.preflight.room_after_resize(self._pod, self._plan)
         return after is not None and not capacity.holds(after)
@@ -231,8 +231,20 @@ class ResizeChoice:
             waiting = unfinished(deferred, since=since, timeouts=timeouts, now=self._now)
             allowed = self._group is not None and self._group.allows(self._pod)
             found = overdue(deferred, waiting, allowed=allowed)
-        detail = describe_rest(self._plan.targets, self._candidate.requests)
-        return ChosenResize(replace(found, detail=detail), rest)
+        return ChosenResize(replace(found, detail=self._lacking), rest)
+
+    @property
+    def _lacking(self) -> str:
+        """Return the increases of the whole resize, with numbers; empty without any."""
+        targets = {
+            name: {
+                resource: amount
+                for resource, amount in amounts.items()
+                if (name, resource) in self._plan.changes
+            }
+            for name, amounts in self._plan.targets.items()
+        }
+        return describe_rest(targets, self._candidate.requests)
 
     def _remembered(self) -> Infeasible | None:
         """Return the requests that did not fit, if the kubelet's report still stands."""

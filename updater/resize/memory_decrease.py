@@ -143,10 +143,12 @@ def memory_step(
         target = floor.amount
         if decrease.limit is not None and target >= decrease.limit:
             detail = (
-                f"container {decrease.container} was OOM-killed within an hour after its memory "
+                f"a container {decrease.container} was OOM-killed within an hour after its memory "
                 f"limit went down from {floor.amount}"
             )
-            return _hold(decrease, wait(_OOM, until=floor.until, detail=detail))
+            return _hold(
+                decrease, wait(Reason.OOM_AFTER_DECREASE, until=floor.until, detail=detail)
+            )
     until = None if last is None else ending(last.at, rules.pause)
     if until is not None and now < until and not decrease.waits:
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
@@ -170,9 +172,6 @@ def memory_step(
         request=_request_of_step(decrease, limit),
         is_last=limit == target,
     )
-
-
-_OOM = Reason.OOM_NOT_LEARNT_YET
 
 
 def _hold(decrease: LimitDecrease, decision: Decision) -> MemoryStep:

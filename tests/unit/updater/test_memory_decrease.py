@@ -196,7 +196,7 @@ CASES = [
     Case(
         id="a floor at the present limit",
         floor=floor("400Mi"),
-        wanted=Reason.OOM_NOT_LEARNT_YET,
+        wanted=Reason.OOM_AFTER_DECREASE,
     ),
     Case(id="a floor that ends now", floor=floor("400Mi", ends_in=timedelta())),
     Case(
@@ -261,7 +261,7 @@ def test_the_detail_of_held_memory_has_its_numbers() -> None:
     )
     assert detail(None, of=added) == "container app: memory limit none -> 300Mi"
     assert detail(use(1), floor("400Mi")) == (
-        "container app was OOM-killed within an hour after its memory limit went down from 400Mi"
+        "a container app was OOM-killed within an hour after its memory limit went down from 400Mi"
     )
 
 

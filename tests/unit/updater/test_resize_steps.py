@@ -120,6 +120,7 @@ class OneNode:
     node: Amounts
     other: Amounts = field(default_factory=lambda: {"cpu": "0"})
     upper: Amounts | None = None  # bound of the range; None: the target
+    log_target: Amounts = field(default_factory=dict)  # of a second container, always in its range
     evicts: bool = True
     most_memory: str = ""  # maximum of the namespace's LimitRange
     default_memory: str = ""  # limit of the namespace's LimitRange
@@ -140,7 +141,8 @@ class OneNode:
         )
         if self.upper is not None:
             bounds = msgspec.structs.replace(bounds, lower_bound={"cpu": "1m", "memory": "1Mi"})
-        autoscaler = vpa(mode=self.mode.value, recommendations=(bounds,))
+        beside = recommendation("log", target=self.log_target, upper={"cpu": "1", "memory": "1Gi"})
+        autoscaler = vpa(mode=self.mode.value, recommendations=(bounds, beside))
         if not self.evicts:
             lower = EvictionRequirement(
                 resources=("cpu",), change_requirement="TargetLowerThanRequests"
@@ -220,12 +222,14 @@ class OneNode:
 
     def _settle(self) -> None:
         for name, pod in self.pods.items():
-            asks = pod.spec.containers[0].resources
-            assert asks is not None
-            (status,) = pod.status.container_statuses or ()
-            if self._fits(name, asks.requests or {}):
-                status = msgspec.structs.replace(
-                    status, resources=asks, allocated_resources=asks.requests
+            statuses = pod.status.container_statuses
+            asks = [each.resources or ResourceRequirements() for each in pod.spec.containers]
+            if self._fits(name, [each.requests or {} for each in asks]):
+                statuses = tuple(
+                    msgspec.structs.replace(
+                        status, resources=each, allocated_resources=each.requests
+                    )
+                    for status, each in zip(statuses or (), asks, strict=True)
                 )
                 conditions = None
             else:
@@ -233,11 +237,11 @@ class OneNode:
                 at = self.now if since is None else since.last_transition_time
                 conditions = (msgspec.structs.replace(DEFERRED, last_transition_time=at),)
             after = msgspec.structs.replace(
-                pod.status, container_statuses=(status,), conditions=conditions
+                pod.status, container_statuses=statuses, conditions=conditions
             )
             self.pods[name] = msgspec.structs.replace(pod, status=after)
 
-    def _fits(self, name: str, asks: Mapping[str, object]) -> bool:
+    def _fits(self, name: str, asks: Sequence[Mapping[str, object]]) -> bool:
         """Return whether the node has room for what the pod asks for."""
         granted = [
             status.allocated_resources or {}
@@ -245,7 +249,7 @@ class OneNode:
             if other != name
             for status in pod.status.container_statuses or ()
         ]
-        every = [*granted, self.other, asks]
+        every = [*granted, self.other, *asks]
         return all(
             sum(Quantity.parse(str(each.get(resource, 0))).milli for each in every)
             <= Quantity.parse(amount).milli
@@ -284,6 +288,57 @@ async def test_a_deferred_resize_becomes_a_step_and_the_rest_follows_when_a_neig
         ("web-0", "cpu 500m"),
         ("web-0", "cpu 600m"),
     ]
+
+
+async def test_memory_grows_by_the_room_and_the_rest_follows() -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "512Mi"})}
+    target, node = {"cpu": "100m", "memory": "2Gi"}, {"cpu": "1", "memory": "3Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "0", "memory": "2Gi"})
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    stepped = await cluster.run()
+    assert stepped.detail == (
+        "container app: memory 1Gi of 2Gi now, 1Gi more when the node has room"
+    )
+    assert await cluster.run(3) == wait(Reason.RESIZE_DEFERRED)
+    cluster.other = {"cpu": "0", "memory": "1Gi"}
+    await cluster.run()
+    assert cluster.sent == [
+        ("web-0", "cpu 100m", "memory 2Gi"),
+        ("web-0", "cpu 100m", "memory 1Gi"),
+        ("web-0", "cpu 100m", "memory 2Gi"),
+    ]
+
+
+async def test_each_resource_grows_by_its_own_room() -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "512Mi"})}
+    target, node = {"cpu": "600m", "memory": "2Gi"}, {"cpu": "1", "memory": "3Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "600m", "memory": "2Gi"})
+    await cluster.run(3)
+    cluster.other = {"cpu": "400m", "memory": "2Gi"}
+    assert await cluster.run() == resize(Reason.RESIZE_PARTIAL)
+    assert await cluster.run(3) == wait(Reason.RESIZE_DEFERRED)
+    cluster.other = {"cpu": "400m", "memory": "1Gi"}
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert cluster.sent == [
+        ("web-0", "cpu 600m", "memory 2Gi"),
+        ("web-0", "cpu 400m", "memory 1Gi"),
+        ("web-0", "cpu 600m", "memory 1Gi"),
+        ("web-0", "cpu 600m", "memory 2Gi"),
+    ]
+
+
+async def test_cpu_grows_by_the_room_while_memory_goes_down_in_steps() -> None:
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "600m"}
+    await cluster.run(3)
+    assert cluster.sent == [("web-0", "memory 768Mi"), ("web-0", "memory 768Mi")]
+    await cluster.run(30)
+    cluster.other = {"cpu": "400m"}
+    await cluster.run()
+    asks = cluster.pods["web-0"].spec.containers[0].resources
+    assert asks == ResourceRequirements(
+        requests={"cpu": "600m", "memory": "256Mi"}, limits={"memory": "256Mi"}
+    )
 
 
 async def test_the_rest_follows_when_the_node_grows() -> None:
@@ -398,6 +453,27 @@ async def test_while_the_rest_waits_small_changes_of_memory_wait_too(upper: Amou
     ]
 
 
+async def test_the_numbers_of_the_rest_are_of_containers_that_change() -> None:
+    """The other container is in its range, so the resize leaves it alone."""
+    pod = live_pod("web-0", asks={"cpu": "100m"})
+    asks = ResourceRequirements(requests={"cpu": "10m"})
+    spec = msgspec.structs.replace(
+        pod.spec, containers=(*pod.spec.containers, Container(name="log", resources=asks))
+    )
+    log = ContainerStatus(name="log", resources=asks, allocated_resources=asks.requests)
+    (app,) = pod.status.container_statuses or ()
+    status = msgspec.structs.replace(pod.status, container_statuses=(app, log))
+    pod = msgspec.structs.replace(pod, spec=spec, status=status)
+    node = {"cpu": "1"}
+    cluster = OneNode(IN_PLACE, {"cpu": "600m"}, {"web-0": pod}, node, {"cpu": "590m"})
+    cluster.log_target = {"cpu": "20m"}
+    waiting = await cluster.run(4)
+    assert waiting == wait(Reason.RESIZE_DEFERRED)
+    assert waiting.detail == (
+        "container app: cpu 400m of 600m now, 200m more when the node has room"
+    )
+
+
 async def test_the_plan_has_the_step_and_its_numbers() -> None:
     cluster = OneNode(IN_PLACE, {"cpu": "600m"}, pods("web-0"), {"cpu": "1"}, {"cpu": "600m"})
     await cluster.run()
@@ -464,6 +540,21 @@ def test_a_neighbours_resize_in_progress_takes_room() -> None:
     room = measured(cluster).of(cluster.pods["web-0"])
     assert room is not None
     assert room.cpu == 500
+
+
+def test_the_room_of_pods_that_share_their_spec_depends_on_pending_resizes() -> None:
+    """The first of them is measured with its whole spec, the second with what it has."""
+    cluster = OneNode(IN_PLACE, {"cpu": "600m"}, pods("web-0", "web-1"), {"cpu": "1"})
+    asking = live_pod("web-1", asks={"cpu": "300m"}, has={"cpu": "100m"})
+    waiting = msgspec.structs.replace(
+        asking,
+        metadata=msgspec.structs.replace(asking.metadata, name="web-2", uid="uid-web-2"),
+        status=msgspec.structs.replace(asking.status, conditions=(DEFERRED,)),
+    )
+    cluster.pods |= {"web-1": asking, "web-2": waiting}
+    room = measured(cluster).of(cluster.pods["web-0"])
+    assert room is not None
+    assert room.cpu == 1000 - 300 - 100
 
 
 def test_without_its_node_the_room_of_a_pod_is_unknown() -> None:
@@ -773,7 +864,7 @@ async def test_an_oom_kill_after_a_decrease_sets_a_floor_for_all_pods_of_the_vpa
     cluster.use = {"web-0": MIB, "web-1": MIB}
     await cluster.run(10)
     assert len(cluster.sent) == 1, "no pod of the VPA is lowered"
-    assert cluster.state.of("uid-web-1").decision == wait(Reason.OOM_NOT_LEARNT_YET)
+    assert cluster.state.of("uid-web-1").decision == wait(Reason.OOM_AFTER_DECREASE)
     cluster.passes += 24 * 60
     await cluster.run()
     assert ("web-1", "memory 768Mi") in cluster.sent
