@@ -106,6 +106,10 @@ class Reason(Code):
         "oom_not_learnt_yet",
         "OOM-killed, and the memory target is not above what killed it: for a day at most.",
     )
+    OOM_AFTER_DECREASE = (
+        "oom_after_decrease",
+        "A memory limit stays: a container of this name was OOM-killed after a decrease in place.",
+    )
     MEMORY_IN_USE = (
         "memory_in_use",
         "A memory limit stays: live usage with its margin is above the next lower one.",
@@ -116,7 +120,7 @@ class Reason(Code):
     )
     MEMORY_DECREASE_PAUSED = (
         "memory_decrease_paused",
-        "A memory limit went down by a step; usage is observed before the next one.",
+        "A memory limit is to go down; usage is observed for a while before each step.",
     )
     REPLACEMENT_WOULD_BE_REFUSED = (
         "replacement_would_be_refused",

@@ -381,7 +381,9 @@ def _decreases(
     sent = {
         each.container: SentDecrease(at=at, limit=each.before, is_last=each.is_last)
         for each in candidate.memory_steps
-        if each.held is None and (each.container, MEMORY) in plan.changes
+        if each.held is None
+        and each.before is not None  # a limit that was added has no step before it
+        and (each.container, MEMORY) in plan.changes
     }
     return {**memory.decreases, **sent} if sent else memory.decreases
 

@@ -30,11 +30,13 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.ADMISSION_NOT_READY: "A running admission controller that renews its status Lease.",
     Reason.OOM_NOT_LEARNT_YET: "A recommendation above the memory at the kill, which the "
     "recommender publishes within minutes; maxAllowed may prevent it.",
+    Reason.OOM_AFTER_DECREASE: "A day without another such kill, a higher recommendation, or a new "
+    "pod, which gets the lower limit; a restart of the updater forgets the kill.",
     Reason.MEMORY_IN_USE: "Lower usage for 15 minutes, a higher recommendation, or a new "
     "pod, which gets the lower limit.",
     Reason.MEMORY_USAGE_UNKNOWN: "Usage of the pod in metrics.k8s.io, and the updater's permission "
     "to read it; the next pass tries again.",
-    Reason.MEMORY_DECREASE_PAUSED: "Nothing: the next step follows after the pause.",
+    Reason.MEMORY_DECREASE_PAUSED: "Nothing: the step follows after the pause, if usage allows it.",
     Reason.REPLACEMENT_WOULD_BE_REFUSED: "Change what would refuse the replacement, as the detail "
     "says, such as a quota or a policy.",
     Reason.REPLACEMENT_LACKS_RECOMMENDATION: "A webhook that patches new pods: check admission, "

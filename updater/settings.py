@@ -82,8 +82,16 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         parse=number(least=0),
         group="Eviction and resize",
         metavar="FRACTION",
-        help="Lower a memory limit in place only if the largest usage of the last 15 minutes, "
-        "increased by this fraction, is at most the new limit.",
+        help="Lower a memory limit in place only if the largest usage of up to the last 15 "
+        "minutes, increased by this fraction, is at most the new limit.",
+    )
+    memory_decrease_pause: timedelta = flag(
+        "--memory-decrease-pause",
+        default=timedelta(minutes=5),
+        parse=duration,
+        group="Eviction and resize",
+        help="Watch usage for this time, 15 minutes at most, before each step of a memory limit "
+        "that goes down in place.",
     )
     min_replicas: int = flag(
         "--min-replicas",
@@ -266,7 +274,9 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
             boost_bound=self.max_allowed_cpu_boost,
             pod_level=self.pod_level_resources,
             capacity_timeout=self.capacity_timeout,
-            memory_decrease=MemoryDecreaseRules(margin=self.memory_decrease_margin),
+            memory_decrease=MemoryDecreaseRules(
+                margin=self.memory_decrease_margin, pause=self.memory_decrease_pause
+            ),
         )
 
     def lease_namespace(self, environ: Mapping[str, str]) -> str:

@@ -100,12 +100,16 @@ class PodMemory:
             return pod.metadata.generation >= self.sent.generation
         return pod.metadata.resource_version != self.sent.resource_version
 
-    @property
-    def unfinished(self) -> frozenset[str]:
-        """Return the containers that got a step of a resize, and whose rest has not followed."""
+    def unfinished(self, held: Collection[str] = ()) -> frozenset[str]:
+        """Return the containers that got a step of a resize, and whose rest has not followed.
+
+        The next decreases of ``held`` containers' memory don't count.
+        """
         rest = self.infeasible
         waiting = rest.targets if rest is not None and rest.part is Part.SENT else ()
-        lowering = (name for name, each in self.decreases.items() if not each.is_last)
+        lowering = (
+            name for name, each in self.decreases.items() if not (each.is_last or name in held)
+        )
         return frozenset((*waiting, *lowering))
 
     def held(

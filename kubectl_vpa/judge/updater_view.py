@@ -52,6 +52,7 @@ _PASSING = frozenset(
         Reason.POD_PENDING,
         Reason.STARTUP_BOOSTED,
         Reason.OOM_NOT_LEARNT_YET,
+        Reason.OOM_AFTER_DECREASE,
         Reason.MEMORY_IN_USE,
         Reason.MEMORY_DECREASE_PAUSED,
         Reason.REPLACEMENT_UNVERIFIED,

@@ -35,6 +35,7 @@ OUR_OWN_FLAGS = {
         "capacity-check",
         "capacity-timeout",
         "memory-decrease-margin",
+        "memory-decrease-pause",
         "event-qps",
         "eviction-outcome-check",
     ),

@@ -161,7 +161,9 @@ def _rules(row: Row) -> Rules:
 def _run(row: Row) -> RecordingActuator:
     actuator = RecordingActuator(refuse_resizes=row.input["resize_calls_fail"])
     given = _snapshot(row)
-    unused = MemoryUse(most=0, newest=NOW)  # X139: usage prevents no decrease
+    unused = MemoryUse(
+        most=0, oldest=NOW - timedelta(hours=1), newest=NOW
+    )  # X139: usage prevents no decrease
     use = {
         pod.metadata.uid: {each.name: unused for each in pod.spec.containers}
         for scaled in given.autoscaled

@@ -99,7 +99,9 @@ def _with_memory_limits(given: RandomCluster, seed: int, now: datetime) -> Rando
             age = timedelta(minutes=random.choice((1, 1, 3)))
             most = random.choice((1, 1, 700)) << 20
             uid = pod.metadata.uid
-            use[uid] = {"app": MemoryUse(most=most, newest=now - age)}
+            use[uid] = {
+                "app": MemoryUse(most=most, oldest=now - timedelta(hours=1), newest=now - age)
+            }
             if random.random() < 0.3:
                 sent = SentDecrease(at=now - age, limit=Quantity.parse("900Mi"), is_last=False)
                 memory = memories.get(uid, NO_MEMORY)

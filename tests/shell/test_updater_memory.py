@@ -162,7 +162,7 @@ def test_kubernetes_1_33_refuses_lower_memory_limits_and_the_pod_is_replaced_whe
         await deploy_with_limits(sandbox)
         await sandbox.autoscale("InPlaceOrRecreate")
         await sandbox.recommend("500m", "128Mi")
-        await run_passes(sandbox, 2)  # the first one reads no usage yet
+        await run_passes(sandbox, 8)  # usage is watched for five minutes
         assert 422 in sandbox.calls("resize")
         assert sandbox.calls("eviction") == [201]
         (message,) = await sandbox.messages("EvictedByVPA")

@@ -14,6 +14,7 @@ from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 
 PODS_AS_DICTS = PODS.as_dicts()
 PASSES_OF_A_STEP = 18  # of 20 s each: the pause, and the passes around it
+PASSES_OF_THE_FIRST = 21  # also the pass that finds the pods, and one for each of them
 
 
 async def run_passes(sandbox: UpdaterSandbox, updater: Updater, times: int) -> None:
@@ -78,7 +79,9 @@ def test_a_large_decrease_goes_in_steps_while_usage_is_small(mode: str) -> None:
         updater = sandbox.updater()
         await run_passes(sandbox, updater, 1)
         assert sandbox.calls("resize") == [], "usage is still unknown"
-        await run_passes(sandbox, updater, 5)
+        await run_passes(sandbox, updater, 14)
+        assert sandbox.calls("resize") == [], "usage is watched for five minutes"
+        await run_passes(sandbox, updater, PASSES_OF_THE_FIRST - 15)
         assert await limits(sandbox) == ["768Mi"] * 3
         await run_passes(sandbox, updater, 4 * PASSES_OF_A_STEP)
         assert await limits(sandbox) == ["256Mi"] * 3
@@ -119,7 +122,7 @@ def test_without_metrics_a_limit_stays_and_one_line_is_logged(
         await run_passes(sandbox, updater, 6)
         assert await limits(sandbox) == ["1Gi"] * 3
         sandbox.cluster.metrics.fault = None
-        await run_passes(sandbox, updater, 5)
+        await run_passes(sandbox, updater, PASSES_OF_THE_FIRST)
         assert await limits(sandbox) == ["768Mi"] * 3
 
     in_updater_sandbox(test)
@@ -146,7 +149,7 @@ def test_an_oom_kill_after_a_step_is_counted_and_ends_the_decreases() -> None:
         registry = CollectorRegistry()
         await deploy(sandbox, "InPlace")
         updater = sandbox.updater(registry=registry)
-        await run_passes(sandbox, updater, 6)
+        await run_passes(sandbox, updater, PASSES_OF_THE_FIRST)
         assert await limits(sandbox) == ["768Mi"] * 3
         await use_memory(sandbox, "900Mi")
         await run_passes(sandbox, updater, 6)

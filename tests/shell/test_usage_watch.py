@@ -58,22 +58,23 @@ async def test_the_maximum_of_the_window_counts_with_the_time_of_the_newest_samp
             api.on(one(), Reply(body=usage(memory=memory, at=clock.now())))
             await watch.sample(WEB, within=5)
             clock.forward(MINUTE)
-        assert uses(watch) == MemoryUse(most=30 * MIB, newest=NOW + 2 * MINUTE)
+        assert uses(watch) == MemoryUse(most=30 * MIB, oldest=NOW, newest=NOW + 2 * MINUTE)
 
 
 @pytest.mark.parametrize(
-    ("age", "most"),
-    [(15 * MINUTE, 30), (15 * MINUTE + SECOND, 10)],
+    ("age", "most", "left"),
+    [(15 * MINUTE, 30, 2), (15 * MINUTE + SECOND, 10, 1)],
     ids=["15 minutes ago", "more than 15 minutes ago"],
 )
-async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int) -> None:
+async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int, left: int) -> None:
     async with watching() as (api, watch, clock):
         api.on(one(), Reply(body=usage(memory="30Mi")))
         await watch.sample(WEB, within=5)
         clock.forward(age)
         api.on(one(), Reply(body=usage(at=clock.now())))
         await watch.sample(WEB, within=5)
-        assert uses(watch) == MemoryUse(most=most * MIB, newest=clock.now())
+        oldest = NOW if left == 2 else clock.now()
+        assert uses(watch) == MemoryUse(most=most * MIB, oldest=oldest, newest=clock.now())
 
 
 async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:
@@ -83,6 +84,11 @@ async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:
         await watch.sample({}, within=5)
         assert watch.use == {}
         assert len(api.requests) == 1, "without watched pods nothing is read"
+
+
+TWICE_IN_20 = {
+    f"uid-{number}-{name}": (f"shop-{number}", name) for number in range(20) for name in "ab"
+}
 
 
 @pytest.mark.parametrize(
@@ -95,14 +101,26 @@ async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:
             pods(10) | pods(10, "bank"),
             {one(f"web-{number}", name) for number in range(10) for name in ("shop", "bank")},
         ),
-        (pods(10) | pods(10, "bank") | pods(1, "farm"), {every()}),
+        (
+            pods(10) | pods(10, "bank") | pods(1, "farm"),
+            {every("shop"), every("bank"), every("farm")},
+        ),
+        (
+            {f"uid-{number}": (f"shop-{number}", "web") for number in range(20)},
+            {one("web", f"shop-{number}") for number in range(20)},
+        ),
+        (TWICE_IN_20, {every(f"shop-{number}") for number in range(20)}),
+        (TWICE_IN_20 | pods(1), {every()}),
     ],
     ids=[
         "ten pods of a namespace are read one by one",
         "eleven pods of a namespace are listed",
         "two namespaces are listed",
         "twenty pods are read one by one",
-        "more than twenty calls become one list",
+        "more than twenty calls become a list of each namespace",
+        "twenty namespaces with a pod each are read one by one",
+        "twenty namespaces are listed",
+        "more than twenty namespaces become one list",
     ],
 )
 async def test_few_calls_read_the_usage(
@@ -110,7 +128,7 @@ async def test_few_calls_read_the_usage(
 ) -> None:
     async with watching() as (api, watch, _):
         items = [usage(name, namespace=namespace) for namespace, name in watched.values()]
-        for namespace in ("shop", "bank"):
+        for namespace in {namespace for namespace, _ in watched.values()}:
             found = [each for each in items if each["metadata"]["namespace"] == namespace]
             api.on(every(namespace), listing(*found))
         api.on(every(), listing(*items))
@@ -120,7 +138,7 @@ async def test_few_calls_read_the_usage(
         await watch.sample(watched, within=5)
         assert set(api.routes) == routes
         assert watch.use.keys() == watched.keys()
-        known = MemoryUse(most=10 * MIB, newest=NOW)
+        known = MemoryUse(most=10 * MIB, oldest=NOW, newest=NOW)
         assert all(each == {"app": known} for each in watch.use.values())
 
 
@@ -136,25 +154,89 @@ async def test_a_timestamp_in_the_future_counts_as_now() -> None:
     async with watching() as (api, watch, _):
         api.on(one(), Reply(body=usage(at=NOW + MINUTE)))
         await watch.sample(WEB, within=5)
-        assert uses(watch) == MemoryUse(most=10 * MIB, newest=NOW)
+        assert uses(watch) == MemoryUse(most=10 * MIB, oldest=NOW, newest=NOW)
 
 
-async def test_a_failure_is_logged_once_until_a_read_succeeds(
+async def test_a_sample_of_before_the_pod_was_watched_does_not_count() -> None:
+    """It may be of an earlier pod of a StatefulSet, with the same name."""
+    async with watching() as (api, watch, clock):
+        api.on(one(), Reply(body=usage(at=NOW - SECOND)))
+        await watch.sample(WEB, within=5)
+        assert uses(watch) is None
+        clock.forward(MINUTE)
+        api.on(one(), Reply(body=usage()))
+        await watch.sample(WEB, within=5)
+        assert uses(watch) == MemoryUse(most=10 * MIB, oldest=NOW, newest=NOW)
+
+
+async def test_the_samples_are_dropped_when_the_clock_is_set_back() -> None:
+    async with watching() as (api, watch, clock):
+        for memory in ("30Mi", "10Mi"):
+            api.on(one(), Reply(body=usage(memory=memory, at=clock.now())))
+            await watch.sample(WEB, within=5)
+            clock.forward(-5 * MINUTE)
+        before = NOW - 5 * MINUTE
+        assert uses(watch) == MemoryUse(most=10 * MIB, oldest=before, newest=before)
+
+
+async def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    found = [(each.levelname, getattr(each, "namespace", "")) for each in caplog.records]
+    caplog.clear()
+    return found
+
+
+async def test_a_failure_is_logged_once_for_each_namespace_until_a_read_succeeds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger=UsageWatch.__module__)
+    watched = WEB | {"uid-bank": ("bank", "web")}
     async with watching() as (api, watch, _):
+        api.on(one("web", "bank"), Reply(body=usage(namespace="bank")))
         for reply in (status(403, "Forbidden"), status(503, "ServiceUnavailable")):
             api.on(one(), reply)
-            await watch.sample(WEB, within=5)
+            await watch.sample(watched, within=5)
         assert uses(watch) is None
-        assert len(caplog.records) == 1
+        assert uses(watch, "uid-bank") is not None
+        assert await logged(caplog) == [("WARNING", "shop")]
+        api.on(one("web", "bank"), status(503, "ServiceUnavailable"))
+        await watch.sample(watched, within=5)
+        assert await logged(caplog) == [("WARNING", "bank")]
         api.on(one(), Reply(body=usage()))
-        await watch.sample(WEB, within=5)
+        await watch.sample(watched, within=5)
+        assert await logged(caplog) == [("INFO", "shop")]
         api.on(one(), status(403, "Forbidden"))
+        await watch.sample(watched, within=5)
+        assert await logged(caplog) == [("WARNING", "shop")]
+        assert uses(watch) is not None, "the samples of before stay in the window"
+
+
+@pytest.mark.parametrize(
+    ("reply", "levels"),
+    [
+        (status(404, "NotFound", name="web", kind="pods"), []),
+        (Reply(status=404, body="404 page not found"), ["WARNING"]),
+    ],
+    ids=["a pod without usage yet", "metrics.k8s.io isn't served"],
+)
+async def test_a_pod_that_is_not_found_is_no_failure(
+    reply: Reply, levels: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), reply)
         await watch.sample(WEB, within=5)
-    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO", "WARNING"]
-    assert uses(watch) is not None, "the samples of before stay in the window"
+        assert uses(watch) is None
+    assert [each.levelname for each in caplog.records] == levels
+
+
+async def test_a_call_without_an_answer_is_logged_although_another_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with watching() as (api, watch, _):
+        api.on(one(), Reply(chunks=[b"{"], hold=True))
+        api.on(one("web", "bank"), Reply(body=usage(namespace="bank")))
+        await watch.sample(WEB | {"uid-bank": ("bank", "web")}, within=0.2)
+        assert uses(watch, "uid-bank") is not None
+    assert await logged(caplog) == [("WARNING", "shop")]
 
 
 async def test_a_server_that_does_not_answer_delays_a_pass_only_for_a_while() -> None:

@@ -1,9 +1,10 @@
 """The assessment of a VPA's pods, once in a pass, before actions are planned."""
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from common.annotations import boosted_containers
@@ -13,7 +14,7 @@ from common.target.controlling import has_startup_boost
 from common.target.owners import Controller
 from updater.decision import Decision, Reason, wait
 from updater.evaluate.recommendation_fit import RecommendationFit
-from updater.evaluate.unlearnt_ooms import newest_kills
+from updater.evaluate.unlearnt_ooms import amounts_at_kills
 from updater.evaluate.update_order import rank
 from updater.eviction.breaker import BreakerObservation, observe
 from updater.eviction.daemonset_desired_count import ObservedDaemons
@@ -27,17 +28,16 @@ from updater.plan.candidate import (
     note_kills,
     note_resizing,
 )
-from updater.plan.candidate_resize import Planner, plan_candidate
+from updater.plan.candidate_resize import Planner
 from updater.plan.finished_resizes import last_resize
+from updater.plan.memory_steps import MemorySteps
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.pod_readiness import is_becoming_ready
 from updater.resize.memory_decrease import (
     MemoryFloor,
-    MemoryStep,
-    first_hold,
     floors_after,
-    memory_step,
     merged_floors,
+    with_reached,
 )
 from updater.resize.pending_resize import PENDING
 from updater.resize.resize_plan import ResizePlan
@@ -102,7 +102,13 @@ def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
         observation = observe_replacements(scaled, context)
     live = [pod for pod in scaled.pods if not context.before.of(pod.metadata.uid).evicted]
     boosted, others = _divide(scaled, live, context)
-    judged, acts = _Judged(scaled, context), _acts_on_running_pods(scaled, context)
+    preflight = Preflight(
+        scaled,
+        context.quotas,
+        most_boost=context.rules.most_boost,
+        pod_level=context.rules.pod_level,
+    )
+    judged, acts = _Judged(scaled, context, preflight), _acts_on_running_pods(scaled, context)
     if acts:
         yield from judged.judge(others)
         if scaled.mode in IN_PLACE:
@@ -125,12 +131,7 @@ def assess(scaled: AutoscaledPods, context: PassContext) -> Steps[Assessment]:
     return Assessment(
         scaled=scaled,
         live=live,
-        preflight=Preflight(
-            scaled,
-            context.quotas,
-            most_boost=context.rules.most_boost,
-            pod_level=context.rules.pod_level,
-        ),
+        preflight=preflight,
         groups=groups,
         observed_daemons=observed_daemons,
         undecided=undecided,
@@ -194,8 +195,9 @@ def _counts_as_out(pod: Pod, context: PassContext) -> bool:
 class _Judged:
     """Collects the judgements of one VPA's pods."""
 
-    def __init__(self, scaled: AutoscaledPods, context: PassContext) -> None:
+    def __init__(self, scaled: AutoscaledPods, context: PassContext, preflight: Preflight) -> None:
         self._scaled = scaled
+        self._preflight = preflight
         self._context = context
         self._subject = Subject(scaled.vpa)
         self._fit = RecommendationFit(
@@ -205,10 +207,6 @@ class _Judged:
         known = context.before.memory_floors.get(uid, {})
         self.floors = merged_floors(known, {}, now=now)
         self.oom_kills: list[DecreaseOom] = []
-        # By the identity of the whole plan, which is kept, and the steps.
-        self._stepped: dict[
-            tuple[int, tuple[MemoryStep, ...]], tuple[ResizePlan, ResizePlan | Decision]
-        ] = {}
         self.candidates: Sequence[Undecided] = ()
         self.decided: list[PodOutcome] = []
         self._idle: Counter[Decision] = Counter()  # of pods that need nothing
@@ -235,32 +233,48 @@ class _Judged:
     def _candidate(self, pod: LivePod) -> tuple[Candidate, PodMemory] | None:
         context, status = self._context, resize_status(pod)
         memory = note_resizing(context.before.of(pod.metadata.uid), status, now=context.now)
-        if memory.lowers_limit:
-            memory = replace(memory, lowers_limit=False)  # set again if it still does
         if memory.decreases:
-            memory = self._note_oom_kills(pod, memory)
+            memory = self._note_reached(pod, self._note_oom_kills(pod, memory))
         if not memory.shows(pod):
             self.decided.append(PodOutcome(pod, wait(Reason.RESIZE_SENT), memory, self._subject))
             return None
-        judged = judge_pod(
+        if memory.lowers_limit:
+            memory = replace(memory, lowers_limit=False)  # set again if it still does
+        judged = self._judge(pod, memory)
+        if isinstance(judged, Decision):
+            self._leave(pod, judged, memory)
+            return None
+        return judged, note_kills(memory, pod)
+
+    def _judge(
+        self, pod: LivePod, memory: PodMemory, held: Collection[str] = ()
+    ) -> Candidate | Decision:
+        """Return ``judge_pod`` of the pod, without the memory of ``held`` containers."""
+        context, in_place = self._context, self._scaled.mode in IN_PLACE
+        return judge_pod(
             pod,
             self._fit,
             memory=memory,
             resized_at=last_resize(pod, memory),
             thresholds=context.rules.thresholds,
             features=context.rules.features,
-            pending=status in PENDING and self._scaled.mode in IN_PLACE,
-            unfinished=memory.unfinished if self._scaled.mode in IN_PLACE else frozenset(),
+            pending=in_place and resize_status(pod) in PENDING,
+            unfinished=memory.unfinished(held) if in_place else frozenset(),
+            held=held,
             now=context.now,
         )
-        if isinstance(judged, Decision):
-            self._leave(pod, judged, memory)
-            return None
-        return judged, note_kills(memory, pod)
+
+    def _note_reached(self, pod: LivePod, memory: PodMemory) -> PodMemory:
+        """Return the memory after decreases whose target is reached: they have no next step."""
+        measured = self._fit.measured(pod)
+        if isinstance(measured, Decision):
+            return memory
+        containers, requests = measured.processed.containers, measured.requests
+        return replace(memory, decreases=with_reached(memory.decreases, containers, requests))
 
     def _note_oom_kills(self, pod: LivePod, memory: PodMemory) -> PodMemory:
         """Return the memory without decreases that an OOM kill followed, and set floors (X140)."""
-        found = floors_after(memory.decreases, newest_kills(pod))
+        found = floors_after(memory.decreases, amounts_at_kills(pod, memory.killed_at))
         if not found:
             return memory
         self.floors = merged_floors(self.floors, found, now=self._context.now)
@@ -284,6 +298,7 @@ class _Judged:
     def plan(self) -> Steps[None]:
         """Plan the resizes of the candidates; decide on those that need none."""
         planner = Planner(self._scaled.vpa, self._scaled.limit_ranges)
+        steps = MemorySteps(self._scaled, self._context, self._preflight, self.floors)
         planned: list[Undecided] = []
         for number, each in enumerate(self.candidates, start=1):
             if number % _STEP == 0:
@@ -294,44 +309,20 @@ class _Judged:
             with self._context.errors.around("plan", "Pod", *_named(pod)):
                 judged, plan = each, planner.plan(candidate)
                 if isinstance(plan, ResizePlan) and plan.memory_decreases:
-                    judged, plan = self._lower_memory(each, candidate, plan)
+                    memory = replace(each.memory, lowers_limit=True)
+                    candidate, plan = steps.plan(
+                        candidate,
+                        plan,
+                        sent=memory.decreases,
+                        judge=partial(self._judge, pod, memory),
+                    )
+                    judged = replace(each, candidate=candidate, memory=memory)
                 if isinstance(plan, Decision):
                     subject = Subject(self._scaled.vpa, judged.candidate)
                     self.decided.append(PodOutcome(pod, plan, judged.memory, subject))
                 else:
                     planned.append(replace(judged, plan=plan, evict_for=None))
         self.candidates = planned
-
-    def _lower_memory(
-        self, each: Undecided, candidate: Candidate, plan: ResizePlan
-    ) -> tuple[Undecided, ResizePlan | Decision]:
-        """Return the pod with the steps of its memory limits, and its plan with these (X139).
-
-        Pods that are alike share ``plan``, and then also the plan with equal steps.
-        """
-        context, memory = self._context, each.memory
-        use = context.memory_use.get(each.pod.metadata.uid, {})
-        steps = tuple(
-            memory_step(
-                decrease,
-                use=use.get(decrease.container),
-                floor=self.floors.get(decrease.container),
-                last=memory.decreases.get(decrease.container),
-                rules=context.rules.memory_decrease,
-                now=context.now,
-            )
-            for decrease in plan.memory_decreases
-        )
-        judged = replace(candidate, memory_steps=steps)
-        key = (id(plan), steps)
-        _, stepped = self._stepped.get(key, (plan, None))
-        if stepped is None:
-            stepped = plan_candidate(judged, self._scaled.vpa, self._scaled.limit_ranges)
-            self._stepped[key] = plan, stepped
-        held = first_hold(steps)
-        if stepped == held:
-            stepped = held  # with the pod's own numbers
-        return replace(each, candidate=judged, memory=replace(memory, lowers_limit=True)), stepped
 
     @property
     def rest(self) -> IdleVpa | None:

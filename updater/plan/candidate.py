@@ -17,15 +17,16 @@ from common.recommendation.scaled_containers import scaled_specs
 from common.recommendation.unboosted_pod import before_boost
 from common.resources import ResourceQuantities
 from updater.decision import Decision, Reason, ending, leave
-from updater.evaluate.drift import Drift
+from updater.evaluate.drift import Drift, eligible_containers, measure
 from updater.evaluate.quick_oom_kills import ContainerOomKill, needs_memory, quick_ooms
-from updater.evaluate.recommendation_fit import RecommendationFit
+from updater.evaluate.recommendation_fit import Measured, RecommendationFit
 from updater.evaluate.unlearnt_ooms import (
     UnlearntOom,
     amounts_at_kills,
     keep_memory,
     lowered,
     unlearnt_ooms,
+    without_memory,
 )
 from updater.evaluate.update_verdict import WANTS_UPDATE, Thresholds, judge
 from updater.plan.finished_resizes import answered_ooms
@@ -73,6 +74,7 @@ def judge_pod(
     features: FeatureGates,
     pending: bool = False,
     unfinished: frozenset[str] = frozenset(),
+    held: Collection[str] = (),
     now: datetime,
 ) -> Candidate | Decision:
     """Return the pod as a candidate, or the decision that it needs no update.
@@ -83,7 +85,7 @@ def judge_pod(
     memory (D35). ``pending``: the pod has a pending resize that may be replaced; with one of a
     recommended container it is a candidate even if it needs no update (X100). ``unfinished`` are
     containers that got a step of a resize: they need the rest although the pod is young (X138,
-    X139).
+    X139). ``held`` are containers whose memory stays for now; it counts as no difference.
 
     Source: updater.md 7.
     """
@@ -91,6 +93,8 @@ def judge_pod(
     if isinstance(measured, Decision):
         return measured
     drift, vpa = measured.drift, fit.vpa
+    if held:
+        drift = _drift_without_memory(pod, measured, of=held)
     finished = resized_at if resize_status(pod) is ResizeStatus.NONE else None
     ooms = quick_ooms(
         pod,
@@ -129,7 +133,7 @@ def judge_pod(
         pod=pod,
         processed=measured.processed,
         requests=measured.requests,
-        drift=measured.drift,
+        drift=drift,
         why=why,
         ooms=ooms if left is None else (),
         unlearnt=unlearnt_ooms(
@@ -141,6 +145,14 @@ def judge_pod(
         left=left,
         only=only or None,
     )
+
+
+def _drift_without_memory(pod: Pod, measured: Measured, *, of: Collection[str]) -> Drift:
+    containers = {
+        name: without_memory(amounts) if name in of else amounts
+        for name, amounts in measured.processed.containers.items()
+    }
+    return measure(measured.requests, eligible_containers(pod, containers))
 
 
 def note_kills(memory: PodMemory, pod: Pod) -> PodMemory:

@@ -10,7 +10,7 @@ from common.quantity import QuantityError
 from common.recommendation.container_resources import WantedResources, wanted_resources
 from common.recommendation.policy import container_policy
 from common.recommendation.processing import ContainerAmounts
-from common.resources import ResourceQuantities, parse_quantities
+from common.resources import MEMORY, ResourceQuantities, parse_quantities
 from updater.decision import Decision, Reason, leave, wait
 from updater.evaluate.unlearnt_ooms import keep_memory, lowered, without_memory
 from updater.plan.candidate import Candidate
@@ -56,15 +56,16 @@ def plan_candidate(
         if is_pending(pod):
             chosen |= pending_of(pod, differing)
             plan = plan_following(pod, wanted, chosen, containers=containers, bounds=bounds)
+            decreases = limit_decreases(pod, wanted, chosen | pending_of(pod, containers))
         else:
             plan = plan_resize(pod, wanted, chosen, containers=containers, bounds=bounds)
-        decreases = limit_decreases(pod, wanted, chosen)
+            decreases = limit_decreases(pod, wanted, chosen)
     except QuantityError:
         return leave(Reason.UNREADABLE)
     if decreases:
         plan = replace(plan, memory_decreases=decreases)
     if is_pending(pod):
-        return plan
+        return replace(plan, keeps_memory=_keeps_memory(candidate, plan))
     held = first_hold(candidate.memory_steps)
     if held is not None and not plan.changes:
         return held
@@ -73,10 +74,17 @@ def plan_candidate(
     return plan
 
 
+def _keeps_memory(candidate: Candidate, plan: ResizePlan) -> bool:
+    held = ((each.container, MEMORY) for each in candidate.memory_steps if each.held is not None)
+    return not plan.changes.isdisjoint(held)
+
+
 def _to_change(candidate: Candidate) -> Mapping[str, ContainerAmounts]:
     """Return the recommended amounts, without memory targets that are not learnt yet (D36)."""
     keeps = lowered(candidate.unlearnt)
-    containers = targets_of_steps(candidate.processed.containers, candidate.memory_steps)
+    containers = targets_of_steps(
+        candidate.pod, candidate.processed.containers, candidate.memory_steps
+    )
     if not keeps:
         return containers
     return {

@@ -7,7 +7,7 @@ from common.api.core import Pod
 from common.recommendation.preflight import Refusal
 from common.resources import CPU, MEMORY, cpu_quantity, memory_quantity
 from common.scheduling.room import room_of_pod
-from updater.decision import Action, Decision, Reason, evict, leave, resize, wait
+from updater.decision import Action, Decision, Reason, evict, resize, wait
 from updater.eviction.disruption_budget import ReplicaGroup
 from updater.plan.actions import ResizePod
 from updater.plan.assessment import Undecided
@@ -24,7 +24,12 @@ from updater.resize.infeasible_resize import (
 from updater.resize.memory_decrease import first_hold
 from updater.resize.partial_resize import PartialResize, describe_rest
 from updater.resize.pending_resize import PENDING, plan_other_specs
-from updater.resize.resize_decision import Attempt, decide_resize, why_closed
+from updater.resize.resize_decision import (
+    Attempt,
+    decide_resize,
+    instead_of_eviction,
+    why_closed,
+)
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import ResizeStatus, resize_status
 from updater.resize.resize_timeouts import overdue, unfinished
@@ -37,7 +42,11 @@ _WAITING = (
     ResizeStatus.UNKNOWN,
 )
 
-_REFUSED = (Reason.QOS_WOULD_CHANGE, Reason.RESIZE_REFUSED)
+_REFUSED = (
+    Reason.QOS_WOULD_CHANGE,
+    Reason.RESIZE_REFUSED,
+    Reason.REPLACEMENT_WOULD_BE_REFUSED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +108,13 @@ class ResizeChoice:
             decided = self._decide_rest(remembered)
         else:
             decided = self._decide(remembered)
-        if self._candidate.only is not None and decided.decision.action is Action.EVICT:
-            # The pod is in its range, and only lacks the rest of a resize.
-            decided = replace(decided, decision=leave(Reason.INFEASIBLE_CACHED))
         held = first_hold(self._candidate.memory_steps)
-        evicts = decided.decision.action is Action.EVICT
-        if held is not None and evicts and decided.decision.reason in _REFUSED:
+        if held is not None and decided.decision.reason in _REFUSED:
             # What the API server would refuse is the resize without the memory (X139).
             decided = replace(decided, decision=held)
+        if self._candidate.only is not None and decided.decision.action is Action.EVICT:
+            # The pod is in its range, and only lacks the rest of a resize.
+            decided = replace(decided, decision=instead_of_eviction(decided.decision))
         if decided.decision.reason is Reason.INFEASIBLE_CACHED or self._lacks_eviction(decided):
             return self.instead(decided.decision, decided.infeasible) or decided
         if self._waits_for_node(decided):
@@ -197,8 +205,8 @@ class ResizeChoice:
 
     def _waits_for_room(self) -> bool:
         """Return whether the node has no room for the increases that are wanted now."""
-        capacity, present = self._capacity_now(), self._candidate.requests
-        if capacity is None or not describe_rest(self._plan.targets, present):
+        capacity = self._capacity_now()
+        if capacity is None or not self._lacking:
             return False
         after = self._vpa_plan.preflight.room_after_resize(self._pod, self._plan)
         return after is not None and not capacity.holds(after)
@@ -223,8 +231,20 @@ class ResizeChoice:
             waiting = unfinished(deferred, since=since, timeouts=timeouts, now=self._now)
             allowed = self._group is not None and self._group.allows(self._pod)
             found = overdue(deferred, waiting, allowed=allowed)
-        detail = describe_rest(self._plan.targets, self._candidate.requests)
-        return ChosenResize(replace(found, detail=detail), rest)
+        return ChosenResize(replace(found, detail=self._lacking), rest)
+
+    @property
+    def _lacking(self) -> str:
+        """Return the increases of the whole resize, with numbers; empty without any."""
+        targets = {
+            name: {
+                resource: amount
+                for resource, amount in amounts.items()
+                if (name, resource) in self._plan.changes
+            }
+            for name, amounts in self._plan.targets.items()
+        }
+        return describe_rest(targets, self._candidate.requests)
 
     def _remembered(self) -> Infeasible | None:
         """Return the requests that did not fit, if the kubelet's report still stands."""
@@ -342,7 +362,8 @@ class ResizeChoice:
 
     @property
     def _is_outdated(self) -> bool:
-        return bool(self._plan.changes) and (self._plan.lowers or self._plan.withdraws)
+        plan = self._plan
+        return bool(plan.changes) and (plan.lowers or plan.withdraws or plan.keeps_memory)
 
     @property
     def _evicts_next(self) -> bool:

@@ -1,4 +1,4 @@
-"""A wanted decrease of a memory limit in place."""
+"""A wanted decrease of a memory limit in place, or a limit that is added."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ class LimitDecrease:
     """A wanted decrease of a container's memory limit without a restart."""
 
     container: str
-    limit: Quantity  # at present
+    limit: Quantity | None  # at present; None: there is none
     request: Quantity  # at present; zero: none
     new_limit: Quantity
     new_request: Quantity
+    waits: bool = False  # a pending resize already lowers the limit

@@ -91,10 +91,11 @@ def plan_part(
     whole millicores and MiB. None gets more than its target, nor an amount below the
     ``min_allowed`` of its policy. A step of a resource is left out if it is less than a tenth of
     what is missing, or than ``min_change`` of the present requests, so that a pod isn't resized in
-    each pass. Without a known ``capacity`` no increase fits. A limit changes
-    with its request, by the same part of the way.
+    each pass. Without a known ``capacity`` no increase fits. A limit changes with its request, by
+    the same part of the way.
 
-    There is no step if nothing or everything fits, if the spec already has it, or if a request
+    There is no step if nothing or everything fits, if no resource that has a rest grows and each
+    other request changes by less than ``min_change``, if the spec already has it, or if a request
     would exceed its limit. The kubelet judges a pod with pod-level requests by those, so it has no
     step.
 
@@ -131,14 +132,21 @@ def plan_part(
         for container, want in zip(scaled_specs(pod), wanted, strict=True)
     )
     plan = plan_resize(pod, sized, chosen, containers=containers)
+    lacked = {name for amounts in rest.values() for name in amounts}
     helps = any(
-        amount.milli != each.requests.get(name, ZERO).milli
+        _helps(each.requests.get(name, ZERO), amount, lacked=name in lacked, least=rules.min_change)
         for container_name, each in granted.items()
         for name, amount in requests[container_name].items()
     )
     if not helps or not plan.changes or not is_consistent(pod, sized):
         return None
     return PartialResize(plan=plan, rest=rest, requests=requests)
+
+
+def _helps(before: Quantity, after: Quantity, *, lacked: bool, least: float) -> bool:
+    """Return whether a change is worth a step; growth of a lacking resource was judged before."""
+    change = after.milli - before.milli
+    return change != 0 and ((lacked and change > 0) or abs(change) >= least * before.milli)
 
 
 def _lower(

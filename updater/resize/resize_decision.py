@@ -16,7 +16,7 @@ from updater.resize.infeasible_resize import (
 )
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import ResizeStatus, resize_status
-from updater.resize.resize_timeouts import WAITING_REASONS, overdue
+from updater.resize.resize_timeouts import WAITED_TOO_LONG, WAITING_REASONS, overdue
 from updater.snapshot.live_node import NodeCapacity
 
 
@@ -108,6 +108,13 @@ def not_sent(refused: Refusal) -> Decision:
     return leave(Reason.REPLACEMENT_WOULD_BE_REFUSED, detail=refused.message)
 
 
+def instead_of_eviction(decision: Decision) -> Decision:
+    """Return the decision on a pod whose resize failed or waits, and that isn't evicted for it."""
+    if decision.reason is Reason.RESIZE_INFEASIBLE:
+        return leave(Reason.INFEASIBLE_CACHED)
+    return wait(_STILL_WAITING.get(decision.reason, decision.reason), detail=decision.detail)
+
+
 def _decide_now(
     why: Reason,
     plan: ResizePlan,
@@ -131,5 +138,6 @@ def _decide_now(
     return resize(why) if allowed else wait(Reason.BUDGET_EXHAUSTED)
 
 
+_STILL_WAITING = {too_long: WAITING_REASONS[status] for status, too_long in WAITED_TOO_LONG.items()}
 # The replacement would be refused too, or the next call may succeed.
 _NEVER_EVICT = frozenset({Reason.QUOTA_EXCEEDED, Reason.RESIZE_RETRY})

@@ -41,6 +41,7 @@ class ResizePlan:
     # Only for a resize that replaces a pending one:
     lowers: bool = False  # some request is below the one in the spec
     withdraws: bool = False  # the resources are the granted ones
+    keeps_memory: bool = False  # some memory is the granted one, because its limit must not go down
     # Of a candidate's whole resize: memory limits that go down without a restart.
     memory_decreases: tuple[LimitDecrease, ...] = ()
 

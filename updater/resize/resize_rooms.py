@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Generator
 from itertools import chain
 
+from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
 from common.scheduling.room import Room, room_of_pod, room_on
 from updater.resize.pending_resize import granted_resources, is_pending
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
 from updater.snapshot.live_pod import LivePod
-from updater.snapshot.node_rooms import room_taken_by
+from updater.snapshot.node_rooms import MOST_KINDS, room_taken_by
 
 _STEP = 5000  # pods
 
@@ -34,6 +35,7 @@ class ResizeRooms:
         self._granted: dict[str, dict[str, Room]] = {}  # of measured nodes, by pod UID
         self._free: dict[str, Room | None] = {}  # of measured nodes; None: unknown
         self._after: dict[str, Room] = {}  # after planned resizes, by pod UID
+        self._kinds = IdentityCache[Room](MOST_KINDS)
 
     def index(self) -> Generator[None, None, None]:
         """Find the pods of each node once, with pauses; ``of`` needs the result."""
@@ -89,7 +91,7 @@ class ResizeRooms:
             return
         for pod in pods:
             try:
-                granted[pod.metadata.uid] = _granted_room(pod)
+                granted[pod.metadata.uid] = self._granted_to(pod)
             except QuantityError:
                 continue  # no API server stores it
         for room in granted.values():
@@ -99,6 +101,15 @@ class ResizeRooms:
             after = self._after.pop(pod.metadata.uid, None)
             if after is not None:
                 self.take(pod, after)
+
+    def _granted_to(self, pod: LivePod) -> Room:
+        """Return ``_granted_room`` of the pod, once for all pods that share their parts."""
+        status = pod.status
+        parts = (
+            *(pod.spec, status.container_statuses, status.init_container_statuses),
+            is_pending(pod),
+        )
+        return self._kinds.get(parts, lambda: _granted_room(pod))
 
 
 def _granted_room(pod: LivePod) -> Room:

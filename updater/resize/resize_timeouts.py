@@ -14,7 +14,7 @@ WAITING_REASONS: Mapping[ResizeStatus, Reason] = {
     ResizeStatus.ERROR: Reason.RESIZE_ERROR,
     ResizeStatus.UNKNOWN: Reason.RESIZE_UNKNOWN,
 }
-_WAITED_TOO_LONG: Mapping[ResizeStatus, Reason] = {
+WAITED_TOO_LONG: Mapping[ResizeStatus, Reason] = {
     ResizeStatus.DEFERRED: Reason.RESIZE_DEFERRED_TOO_LONG,
     ResizeStatus.INFEASIBLE: Reason.RESIZE_INFEASIBLE,
     ResizeStatus.IN_PROGRESS: Reason.RESIZE_IN_PROGRESS_TOO_LONG,
@@ -53,4 +53,4 @@ def overdue(status: ResizeStatus, unfinished: Decision | None, *, allowed: bool)
     """Return the wait for a resize; after its time-out the eviction, if ``allowed``."""
     if unfinished is not None:
         return unfinished
-    return evict(_WAITED_TOO_LONG[status]) if allowed else wait(Reason.BUDGET_EXHAUSTED)
+    return evict(WAITED_TOO_LONG[status]) if allowed else wait(Reason.BUDGET_EXHAUSTED)

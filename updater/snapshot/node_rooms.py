@@ -13,7 +13,7 @@ from updater.snapshot.live_node import LiveNode
 from updater.snapshot.live_pod import LivePod
 
 _STEP = 5000  # pods
-_MOST_KINDS = 1 << 16  # of pods; about the number of workloads in the largest clusters
+MOST_KINDS = 1 << 16  # of pods; about the number of workloads in the largest clusters
 
 Search = tuple[SchedulingRules, Room]
 
@@ -45,7 +45,7 @@ class NodeRooms:
     """
 
     def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
-        self._taken = IdentityCache[Room](_MOST_KINDS)
+        self._taken = IdentityCache[Room](MOST_KINDS)
         self._traits: dict[str, NodeTraits] = {}
         self._free: dict[str, Room] = {}
         for name, node in nodes.items():

@@ -12,6 +12,7 @@ from common.api.core import (
     ContainerResizePolicy,
     ContainerStatus,
     Pod,
+    PodCondition,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -35,13 +36,13 @@ from updater.resize.memory_decrease import (
 )
 from updater_harness import NOW
 
-MIB, SECOND = 1 << 20, timedelta(seconds=1)
+MIB, A_BYTE, SECOND = 1 << 20, 1 / (1 << 20), timedelta(seconds=1)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 RULES = MemoryDecreaseRules()
 
 
-def use(mib: float, *, ago: timedelta = MINUTE) -> MemoryUse:
-    return MemoryUse(most=int(mib * MIB), newest=NOW - ago)
+def use(mib: float, *, ago: timedelta = MINUTE, since: timedelta = HOUR) -> MemoryUse:
+    return MemoryUse(most=int(mib * MIB), oldest=NOW - since, newest=NOW - ago)
 
 
 def floor(amount: str, *, ends_in: timedelta = HOUR) -> MemoryFloor:
@@ -58,12 +59,13 @@ LITTLE = use(100)
 @dataclass(frozen=True, kw_only=True)
 class Case:
     id: str
-    limit: tuple[str, str] = ("400Mi", "300Mi")  # present and wanted
+    limit: tuple[str | None, str] = ("400Mi", "300Mi")  # present and wanted
     request: tuple[str, str] = ("200Mi", "150Mi")
     use: MemoryUse | None = LITTLE
     floor: MemoryFloor | None = None
     last: SentDecrease | None = None
     rules: MemoryDecreaseRules = RULES
+    waits: bool = False
     wanted: tuple[str, str] | Reason = ("300Mi", "150Mi")  # limit and request, or why not
     is_last: bool = True
 
@@ -111,7 +113,7 @@ CASES = [
     ),
     Case(
         id="usage with the margin is a byte above the new limit",
-        use=MemoryUse(most=250 * MIB + 1, newest=NOW),
+        use=use(250 + A_BYTE),
         rules=MemoryDecreaseRules(margin=0.2),
         wanted=Reason.MEMORY_IN_USE,
     ),
@@ -128,6 +130,33 @@ CASES = [
         wanted=("300Mi", "300Mi"),
         is_last=False,
     ),
+    Case(
+        id="a limit is added without steps",
+        limit=(None, "100Mi"),
+        request=("0", "50Mi"),
+        use=use(100),
+        rules=replace(RULES, margin=0),
+        wanted=("100Mi", "50Mi"),
+    ),
+    Case(
+        id="usage is a byte above a limit that is added",
+        limit=(None, "100Mi"),
+        use=use(100 + A_BYTE),
+        rules=replace(RULES, margin=0),
+        wanted=Reason.MEMORY_IN_USE,
+    ),
+    Case(
+        id="no usage, and a limit is added",
+        limit=(None, "100Mi"),
+        use=None,
+        wanted=Reason.MEMORY_USAGE_UNKNOWN,
+    ),
+    Case(
+        id="a limit is added at the floor",
+        limit=(None, "300Mi"),
+        floor=floor("400Mi"),
+        wanted=("400Mi", "150Mi"),
+    ),
     Case(id="no usage", use=None, wanted=Reason.MEMORY_USAGE_UNKNOWN),
     Case(id="usage of two minutes ago", use=use(100, ago=2 * MINUTE)),
     Case(
@@ -135,18 +164,39 @@ CASES = [
         use=use(100, ago=2 * MINUTE + SECOND),
         wanted=Reason.MEMORY_USAGE_UNKNOWN,
     ),
+    Case(
+        id="usage of two minutes ahead, as the clock was set back",
+        use=use(100, ago=-2 * MINUTE),
+    ),
+    Case(
+        id="usage of more than two minutes ahead",
+        use=use(100, ago=-2 * MINUTE - SECOND),
+        wanted=Reason.MEMORY_USAGE_UNKNOWN,
+    ),
+    Case(id="samples of five minutes", use=use(100, since=6 * MINUTE)),
+    Case(
+        id="samples of less than five minutes",
+        use=use(100, since=6 * MINUTE - SECOND),
+        wanted=Reason.MEMORY_DECREASE_PAUSED,
+    ),
+    Case(
+        id="samples of the whole window suffice for a longer pause",
+        use=use(100, since=16 * MINUTE),
+        rules=replace(RULES, pause=HOUR),
+    ),
     Case(id="five minutes after the last step", last=sent(5 * MINUTE)),
     Case(
         id="less than five minutes after the last step",
         last=sent(5 * MINUTE - SECOND),
         wanted=Reason.MEMORY_DECREASE_PAUSED,
     ),
+    Case(id="a step that waits for the kubelet needs no pause", last=sent(MINUTE), waits=True),
     Case(id="a floor at the wanted limit", floor=floor("300Mi")),
     Case(id="a floor above the wanted limit", floor=floor("350Mi"), wanted=("350Mi", "175Mi")),
     Case(
         id="a floor at the present limit",
         floor=floor("400Mi"),
-        wanted=Reason.OOM_NOT_LEARNT_YET,
+        wanted=Reason.OOM_AFTER_DECREASE,
     ),
     Case(id="a floor that ends now", floor=floor("400Mi", ends_in=timedelta())),
     Case(
@@ -162,10 +212,11 @@ def test_memory_step(case: Case) -> None:
     (limit, new_limit), (request, new_request) = case.limit, case.request
     decrease = LimitDecrease(
         container="app",
-        limit=Quantity.parse(limit),
+        limit=None if limit is None else Quantity.parse(limit),
         request=Quantity.parse(request),
         new_limit=Quantity.parse(new_limit),
         new_request=Quantity.parse(new_request),
+        waits=case.waits,
     )
     step = memory_step(
         decrease, use=case.use, floor=case.floor, last=case.last, rules=case.rules, now=NOW
@@ -188,8 +239,10 @@ def test_the_detail_of_held_memory_has_its_numbers() -> None:
         new_request=Quantity.parse("300Mi"),
     )
 
-    def detail(found: MemoryUse | None, least: MemoryFloor | None = None) -> str:
-        step = memory_step(decrease, use=found, floor=least, last=None, rules=RULES, now=NOW)
+    def detail(
+        found: MemoryUse | None, least: MemoryFloor | None = None, *, of: LimitDecrease = decrease
+    ) -> str:
+        step = memory_step(of, use=found, floor=least, last=None, rules=RULES, now=NOW)
         assert step.held is not None
         return step.held.detail
 
@@ -201,8 +254,14 @@ def test_the_detail_of_held_memory_has_its_numbers() -> None:
     assert detail(use(1, ago=HOUR)) == (
         "container app: memory limit 400Mi -> 300Mi, last usage at 2026-03-01T11:00:00Z"
     )
+    added = replace(decrease, limit=None)
+    assert detail(use(280), of=added) == (
+        "container app used 280Mi, with a margin of 10% 308Mi; the new memory limit would be "
+        "300Mi, now there is none"
+    )
+    assert detail(None, of=added) == "container app: memory limit none -> 300Mi"
     assert detail(use(1), floor("400Mi")) == (
-        "container app was OOM-killed within an hour after its memory limit went down from 400Mi"
+        "a container app was OOM-killed within an hour after its memory limit went down from 400Mi"
     )
 
 
@@ -227,11 +286,12 @@ def test_steps_go_down_by_a_quarter_at_most_stay_above_usage_and_reach_the_wante
             new_limit=memory_quantity(wanted),
             new_request=memory_quantity(wanted),
         )
-        known = MemoryUse(most=used, newest=NOW)
+        known = use(used / MIB)
         step = memory_step(decrease, use=known, floor=None, last=None, rules=rules, now=NOW)
         if step.held is not None:
             assert step.held.reason is Reason.MEMORY_IN_USE
             break
+        assert step.limit is not None
         after = step.limit.value
         assert wanted <= after < limit
         assert after >= limit - limit // 4 or limit < 4 * MIB
@@ -254,15 +314,26 @@ class Change:
     wanted: str | None = "300Mi"
     policy: tuple[tuple[str, str], ...] = ()
     chosen: bool = True
+    pending: bool = True  # the kubelet has deferred the pod's resize
     found: bool = True
+    waits: bool = False
 
 
+DEFERRED = PodCondition(type="PodResizePending", status="True", reason="Deferred")
 CHANGES = [
     Change(id="a lower limit"),
     Change(id="the same limit", wanted="400Mi", found=False),
     Change(id="a higher limit", wanted="500Mi", found=False),
     Change(id="no limit is wanted", wanted=None, found=False),
-    Change(id="a limit is added", spec=None, granted=None, found=False),
+    Change(id="a limit is added", spec=None, granted=None),
+    Change(id="an added limit is pending", spec="300Mi", granted=None, waits=True),
+    Change(
+        id="an added limit is in progress",
+        spec="300Mi",
+        granted=None,
+        pending=False,
+        found=False,
+    ),
     Change(
         id="memory restarts the container", policy=(("memory", "RestartContainer"),), found=False
     ),
@@ -271,9 +342,13 @@ CHANGES = [
     Change(id="a container that doesn't change", chosen=False, found=False),
     Change(id="a pending increase is withdrawn", spec="600Mi", wanted="400Mi", found=False),
     Change(id="a pending increase becomes a decrease", spec="600Mi"),
-    Change(id="a pending decrease is lowered", spec="350Mi"),
-    Change(id="a pending decrease to the same limit", spec="300Mi", found=False),
-    Change(id="a pending decrease is raised", spec="200Mi", found=False),
+    Change(id="a pending decrease is lowered", spec="350Mi", waits=True),
+    Change(id="a pending decrease to the same limit", spec="300Mi", waits=True),
+    Change(id="a pending decrease is raised", spec="200Mi", waits=True),
+    Change(id="a pending resize of CPU", spec="400Mi"),
+    Change(id="a decrease in progress is lowered", spec="350Mi", pending=False),
+    Change(id="a decrease in progress to the same limit", spec="300Mi", pending=False, found=False),
+    Change(id="a decrease in progress is raised", spec="200Mi", pending=False, found=False),
 ]
 
 
@@ -294,7 +369,9 @@ def test_limit_decreases(case: Change) -> None:
     pod = Pod(
         metadata=ObjectMeta(name="web-0"),
         spec=PodSpec(containers=(app,)),
-        status=PodStatus(container_statuses=(status,)),
+        status=PodStatus(
+            container_statuses=(status,), conditions=(DEFERRED,) if case.pending else None
+        ),
     )
     limits = parse_quantities(None if case.wanted is None else {"memory": case.wanted})
     wanted = WantedResources(requests=parse_quantities({"memory": "75Mi"}), limits=limits)
@@ -302,7 +379,9 @@ def test_limit_decreases(case: Change) -> None:
     assert bool(found) == case.found
     if found:
         (decrease,) = found
-        assert (str(decrease.limit), str(decrease.new_limit)) == (case.granted, case.wanted)
+        assert decrease.waits == case.waits
+        assert decrease.limit == (None if case.granted is None else Quantity.parse(case.granted))
+        assert str(decrease.new_limit) == case.wanted
         assert (str(decrease.request), str(decrease.new_request)) == ("100Mi", "75Mi")
 
 
@@ -322,21 +401,33 @@ def test_an_oom_kill_within_an_hour_after_a_decrease_sets_a_floor_for_a_day(
 ) -> None:
     before = replace(sent(timedelta()), at=NOW)
     kill = ContainerOomKill("app", NOW + after)
-    found = floors_after({"app": before}, [kill, ContainerOomKill("app-2", NOW)])
+    low = Quantity.parse("768Mi")
+    found = floors_after({"app": before}, {kill: low, ContainerOomKill("app-2", NOW): low})
     wanted = {"app": MemoryFloor(amount=before.limit, until=NOW + after + DAY)}
     assert found == (wanted if counts else {})
 
 
 def test_a_kill_in_the_second_in_which_the_decrease_was_sent_counts() -> None:
     before = replace(sent(timedelta()), at=NOW + 0.9 * SECOND)
-    assert floors_after({"app": before}, [ContainerOomKill("app", NOW)])
+    assert floors_after({"app": before}, {ContainerOomKill("app", NOW): Quantity.parse("768Mi")})
 
 
-def test_floors_end_after_their_day_and_the_higher_one_counts() -> None:
+@pytest.mark.parametrize(("amount", "counts"), [("1023Mi", True), ("1Gi", False)])
+def test_a_kill_at_the_limit_before_the_decrease_does_not_count(
+    amount: str, *, counts: bool
+) -> None:
+    """The kubelet had not applied the decrease yet."""
+    kills = {ContainerOomKill("app", NOW): Quantity.parse(amount)}
+    assert bool(floors_after({"app": sent(MINUTE)}, kills)) == counts
+
+
+def test_floors_end_after_their_day_and_the_higher_amount_and_end_count() -> None:
     known = {"a": floor("1Gi"), "b": floor("2Gi", ends_in=timedelta()), "c": floor("3Gi")}
-    new = {"a": floor("500Mi", ends_in=DAY), "d": floor("1Gi")}
+    known["e"] = floor("1Gi", ends_in=DAY)
+    new = {"a": floor("500Mi", ends_in=DAY), "d": floor("1Gi"), "e": floor("2Gi")}
     assert merged_floors(known, new, now=NOW) == {
         "a": floor("1Gi", ends_in=DAY),
         "c": floor("3Gi"),
         "d": floor("1Gi"),
+        "e": floor("2Gi", ends_in=DAY),
     }

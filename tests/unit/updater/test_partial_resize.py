@@ -230,6 +230,38 @@ CASES = [
         min_change=0.25,
     ),
     Case(
+        id="no room, and the other resource grows by exactly the update threshold",
+        containers=(wants({"cpu": "4", "memory": "1000Mi"}, {"cpu": "5", "memory": "1100Mi"}),),
+        sent={"c0 requests cpu": "4", "c0 requests memory": "1100Mi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="no room, and the other resource grows by less than the update threshold",
+        containers=(wants({"cpu": "4", "memory": "1000Mi"}, {"cpu": "5", "memory": "1099Mi"}),),
+    ),
+    Case(
+        id="no room, and the other resource shrinks by exactly the update threshold",
+        containers=(wants({"cpu": "4", "memory": "1000Mi"}, {"cpu": "5", "memory": "900Mi"}),),
+        sent={"c0 requests cpu": "4", "c0 requests memory": "900Mi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="no room, and the other resource shrinks by less than the update threshold",
+        containers=(wants({"cpu": "4", "memory": "1000Mi"}, {"cpu": "5", "memory": "901Mi"}),),
+    ),
+    Case(
+        id="no room, and the other resource gets its first request",
+        containers=(wants({"cpu": "4"}, {"cpu": "5", "memory": "1Mi"}),),
+        sent={"c0 requests memory": "1Mi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
+        id="with a step of the lacking resource, every other change is sent",
+        containers=(wants(ONE, {"cpu": "5", "memory": "1025Mi"}),),
+        sent={"c0 requests cpu": "4", "c0 requests memory": "1025Mi"},
+        rest={"c0": {"cpu": "5"}},
+    ),
+    Case(
         id="a step to exactly minAllowed",
         containers=(wants(ONE, {"cpu": "5"}),),
         min_allowed={"cpu": "4"},

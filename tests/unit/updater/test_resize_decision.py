@@ -11,10 +11,10 @@ from common.api.core import Pod, PodCondition, PodStatus
 from common.recommendation.preflight import Check, Refusal
 from common.resources import ResourceQuantities, parse_quantities
 from common.target.owners import Controller
-from updater.decision import Decision, Reason, evict, leave, resize, wait
+from updater.decision import Action, Decision, Reason, evict, leave, resize, wait
 from updater.eviction.disruption_budget import DisruptionBudget, GroupStanding, ReplicaGroup
 from updater.resize.infeasible_resize import Infeasible, Targets, lower_somewhere
-from updater.resize.resize_decision import ResizeDecision, decide_resize
+from updater.resize.resize_decision import ResizeDecision, decide_resize, instead_of_eviction
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import ResizeStatus, resize_status, resizing_since
 from updater.resize.resize_timeouts import Timeouts, unfinished
@@ -442,3 +442,24 @@ def test_a_pod_without_controller_is_not_resized() -> None:
         skip_budget=False,
     )
     assert decided.decision == wait(Reason.NO_CONTROLLER)
+
+
+@pytest.mark.parametrize(
+    ("eviction", "found"),
+    [
+        (Reason.RESIZE_INFEASIBLE, leave(Reason.INFEASIBLE_CACHED)),
+        (Reason.RESIZE_DEFERRED_TOO_LONG, wait(Reason.RESIZE_DEFERRED)),
+        (Reason.RESIZE_IN_PROGRESS_TOO_LONG, wait(Reason.RESIZE_IN_PROGRESS)),
+        (Reason.RESIZE_ERROR_TOO_LONG, wait(Reason.RESIZE_ERROR)),
+        (Reason.RESIZE_UNKNOWN_TOO_LONG, wait(Reason.RESIZE_UNKNOWN)),
+        (Reason.QOS_WOULD_CHANGE, wait(Reason.QOS_WOULD_CHANGE)),
+        (Reason.RESIZE_REFUSED, wait(Reason.RESIZE_REFUSED)),
+        (Reason.RESIZE_FAILED_REPEATEDLY, wait(Reason.RESIZE_FAILED_REPEATEDLY)),
+    ],
+)
+def test_a_pod_that_is_not_evicted_waits_for_the_same_reason(
+    eviction: Reason, found: Decision
+) -> None:
+    instead = instead_of_eviction(evict(eviction, detail="numbers"))
+    assert instead == found
+    assert instead.detail == ("" if found.action is Action.LEAVE else "numbers")

@@ -37,7 +37,7 @@ from live_specs import schedulable
 from updater.decision import Decision, Reason, evict, leave, resize, wait
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.pass_context import Rules
-from updater.resize.memory_decrease import MemoryFloor, MemoryUse
+from updater.resize.memory_decrease import WINDOW, MemoryFloor, MemoryUse
 from updater.resize.resize_rooms import ResizeRooms
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_node import LiveNode, NodeStatus
@@ -120,14 +120,16 @@ class OneNode:
     node: Amounts
     other: Amounts = field(default_factory=lambda: {"cpu": "0"})
     upper: Amounts | None = None  # bound of the range; None: the target
+    log_target: Amounts = field(default_factory=dict)  # of a second container, always in its range
     evicts: bool = True
     most_memory: str = ""  # maximum of the namespace's LimitRange
+    default_memory: str = ""  # limit of the namespace's LimitRange
     rules: Rules = RULES
     use: dict[str, int] = field(default_factory=dict)  # bytes, by pod
     passes: int = 0
     state: UpdaterState = field(default_factory=UpdaterState)
     sent: list[tuple[str, ...]] = field(default_factory=list)
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)  # of the last pass
 
     @property
     def now(self) -> datetime:
@@ -139,7 +141,8 @@ class OneNode:
         )
         if self.upper is not None:
             bounds = msgspec.structs.replace(bounds, lower_bound={"cpu": "1m", "memory": "1Mi"})
-        autoscaler = vpa(mode=self.mode.value, recommendations=(bounds,))
+        beside = recommendation("log", target=self.log_target, upper={"cpu": "1", "memory": "1Gi"})
+        autoscaler = vpa(mode=self.mode.value, recommendations=(bounds, beside))
         if not self.evicts:
             lower = EvictionRequirement(
                 resources=("cpu",), change_requirement="TargetLowerThanRequests"
@@ -148,14 +151,18 @@ class OneNode:
             spec = msgspec.structs.replace(autoscaler.spec, update_policy=policy)
             autoscaler = msgspec.structs.replace(autoscaler, spec=spec)
         pods = tuple(self.pods.values())
-        limits = LimitRangeItem(type="Container", max={"memory": self.most_memory})
+        limits = LimitRangeItem(
+            type="Container",
+            max={"memory": self.most_memory} if self.most_memory else None,
+            default={"memory": self.default_memory} if self.default_memory else None,
+        )
         scaled = AutoscaledPods(
             vpa=autoscaler,
             mode=self.mode,
             pods=pods,
             controllers={each.metadata.uid: WEB for each in pods},
             replicas={WEB: len(pods)},
-            limit_ranges=(LimitRangeSpec(limits=(limits,)),) if self.most_memory else (),
+            limit_ranges=(LimitRangeSpec(limits=(limits,)),),
         )
         status = NodeStatus(allocatable=self.node)
         others = live_pod("other", asks=self.other)
@@ -169,9 +176,11 @@ class OneNode:
     async def run(self, times: int = 1) -> Decision:
         """Run passes, after each of which the kubelet acts; return the first pod's decision."""
         for _ in range(times):
-            actuator = RecordingActuator()
+            actuator, self.registry = RecordingActuator(), CollectorRegistry()
             used = {
-                f"uid-{name}": {"app": MemoryUse(most=count, newest=self.now)}
+                f"uid-{name}": {
+                    "app": MemoryUse(most=count, oldest=self.now - WINDOW, newest=self.now)
+                }
                 for name, count in self.use.items()
             }
             self.state = await run(
@@ -181,7 +190,7 @@ class OneNode:
                 rules=self.rules,
                 clock=FixedClock(self.now),
                 memory_use=used,
-                registry=self.registry if self.passes == 0 else None,
+                registry=self.registry,
             )
             for call in actuator.calls:
                 if call[0] == "resize":
@@ -213,12 +222,14 @@ class OneNode:
 
     def _settle(self) -> None:
         for name, pod in self.pods.items():
-            asks = pod.spec.containers[0].resources
-            assert asks is not None
-            (status,) = pod.status.container_statuses or ()
-            if self._cpu(name, asks.requests or {}) <= Quantity.parse(self.node["cpu"]).milli:
-                status = msgspec.structs.replace(
-                    status, resources=asks, allocated_resources=asks.requests
+            statuses = pod.status.container_statuses
+            asks = [each.resources or ResourceRequirements() for each in pod.spec.containers]
+            if self._fits(name, [each.requests or {} for each in asks]):
+                statuses = tuple(
+                    msgspec.structs.replace(
+                        status, resources=each, allocated_resources=each.requests
+                    )
+                    for status, each in zip(statuses or (), asks, strict=True)
                 )
                 conditions = None
             else:
@@ -226,21 +237,23 @@ class OneNode:
                 at = self.now if since is None else since.last_transition_time
                 conditions = (msgspec.structs.replace(DEFERRED, last_transition_time=at),)
             after = msgspec.structs.replace(
-                pod.status, container_statuses=(status,), conditions=conditions
+                pod.status, container_statuses=statuses, conditions=conditions
             )
             self.pods[name] = msgspec.structs.replace(pod, status=after)
 
-    def _cpu(self, name: str, asks: Mapping[str, object]) -> int:
-        """Return the millicores on the node if the pod gets what it asks for."""
+    def _fits(self, name: str, asks: Sequence[Mapping[str, object]]) -> bool:
+        """Return whether the node has room for what the pod asks for."""
         granted = [
             status.allocated_resources or {}
             for other, pod in self.pods.items()
             if other != name
             for status in pod.status.container_statuses or ()
         ]
-        every = [*granted, self.other, asks]
-        return sum(
-            parse_quantities({"cpu": str(each.get("cpu", 0))})["cpu"].milli for each in every
+        every = [*granted, self.other, *asks]
+        return all(
+            sum(Quantity.parse(str(each.get(resource, 0))).milli for each in every)
+            <= Quantity.parse(amount).milli
+            for resource, amount in self.node.items()
         )
 
 
@@ -275,6 +288,57 @@ async def test_a_deferred_resize_becomes_a_step_and_the_rest_follows_when_a_neig
         ("web-0", "cpu 500m"),
         ("web-0", "cpu 600m"),
     ]
+
+
+async def test_memory_grows_by_the_room_and_the_rest_follows() -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "512Mi"})}
+    target, node = {"cpu": "100m", "memory": "2Gi"}, {"cpu": "1", "memory": "3Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "0", "memory": "2Gi"})
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    stepped = await cluster.run()
+    assert stepped.detail == (
+        "container app: memory 1Gi of 2Gi now, 1Gi more when the node has room"
+    )
+    assert await cluster.run(3) == wait(Reason.RESIZE_DEFERRED)
+    cluster.other = {"cpu": "0", "memory": "1Gi"}
+    await cluster.run()
+    assert cluster.sent == [
+        ("web-0", "cpu 100m", "memory 2Gi"),
+        ("web-0", "cpu 100m", "memory 1Gi"),
+        ("web-0", "cpu 100m", "memory 2Gi"),
+    ]
+
+
+async def test_each_resource_grows_by_its_own_room() -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "512Mi"})}
+    target, node = {"cpu": "600m", "memory": "2Gi"}, {"cpu": "1", "memory": "3Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "600m", "memory": "2Gi"})
+    await cluster.run(3)
+    cluster.other = {"cpu": "400m", "memory": "2Gi"}
+    assert await cluster.run() == resize(Reason.RESIZE_PARTIAL)
+    assert await cluster.run(3) == wait(Reason.RESIZE_DEFERRED)
+    cluster.other = {"cpu": "400m", "memory": "1Gi"}
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert cluster.sent == [
+        ("web-0", "cpu 600m", "memory 2Gi"),
+        ("web-0", "cpu 400m", "memory 1Gi"),
+        ("web-0", "cpu 600m", "memory 1Gi"),
+        ("web-0", "cpu 600m", "memory 2Gi"),
+    ]
+
+
+async def test_cpu_grows_by_the_room_while_memory_goes_down_in_steps() -> None:
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "600m"}
+    await cluster.run(3)
+    assert cluster.sent == [("web-0", "memory 768Mi"), ("web-0", "memory 768Mi")]
+    await cluster.run(30)
+    cluster.other = {"cpu": "400m"}
+    await cluster.run()
+    asks = cluster.pods["web-0"].spec.containers[0].resources
+    assert asks == ResourceRequirements(
+        requests={"cpu": "600m", "memory": "256Mi"}, limits={"memory": "256Mi"}
+    )
 
 
 async def test_the_rest_follows_when_the_node_grows() -> None:
@@ -355,8 +419,59 @@ async def test_a_pod_in_its_range_is_not_evicted_for_the_rest() -> None:
     cluster = OneNode(OR_RECREATE, {"cpu": "600m"}, pods("web-0"), {"cpu": "1"}, {"cpu": "600m"})
     await cluster.run(2)
     cluster.upper = {"cpu": "900m"}
-    await cluster.run(20)
+    waiting = await cluster.run(20)
+    assert waiting == wait(Reason.RESIZE_DEFERRED)
+    assert waiting.detail == (
+        "container app: cpu 400m of 600m now, 200m more when the node has room"
+    )
     assert not [call for call in cluster.sent if call[0] == "evict"]
+    labels = {"vpa_size_log2": "0", "vpa_name": "web", "vpa_namespace": "default"}
+    skipped = "vpa_updater_in_place_infeasible_skip_pods_total"
+    assert not cluster.registry.get_sample_value(skipped, labels)
+
+
+@pytest.mark.parametrize("upper", [None, {"cpu": "1", "memory": "2Gi"}], ids=["out", "in"])
+async def test_while_the_rest_waits_small_changes_of_memory_wait_too(upper: Amounts | None) -> None:
+    web = {"web-0": live_pod("web-0", asks={"cpu": "100m", "memory": "1Gi"})}
+    node = {"cpu": "1", "memory": "8Gi"}
+    target = {"cpu": "600m", "memory": "1Gi"}
+    cluster = OneNode(IN_PLACE, target, web, node, {"cpu": "600m"})
+    await cluster.run(4)
+    cluster.upper = upper
+    before = len(cluster.sent)
+    for more in range(10):
+        cluster.target = {**target, "memory": f"{1025 + more}Mi"}
+        assert await cluster.run() == wait(Reason.RESIZE_DEFERRED)
+    assert len(cluster.sent) == before
+    cluster.target = {**target, "memory": "1200Mi"}
+    assert await cluster.run() == resize(Reason.RESIZE_PARTIAL)
+    cluster.other = {"cpu": "400m"}
+    await cluster.run()
+    assert cluster.sent[before:] == [
+        ("web-0", "cpu 400m", "memory 1200Mi"),
+        ("web-0", "cpu 600m", "memory 1200Mi"),
+    ]
+
+
+async def test_the_numbers_of_the_rest_are_of_containers_that_change() -> None:
+    """The other container is in its range, so the resize leaves it alone."""
+    pod = live_pod("web-0", asks={"cpu": "100m"})
+    asks = ResourceRequirements(requests={"cpu": "10m"})
+    spec = msgspec.structs.replace(
+        pod.spec, containers=(*pod.spec.containers, Container(name="log", resources=asks))
+    )
+    log = ContainerStatus(name="log", resources=asks, allocated_resources=asks.requests)
+    (app,) = pod.status.container_statuses or ()
+    status = msgspec.structs.replace(pod.status, container_statuses=(app, log))
+    pod = msgspec.structs.replace(pod, spec=spec, status=status)
+    node = {"cpu": "1"}
+    cluster = OneNode(IN_PLACE, {"cpu": "600m"}, {"web-0": pod}, node, {"cpu": "590m"})
+    cluster.log_target = {"cpu": "20m"}
+    waiting = await cluster.run(4)
+    assert waiting == wait(Reason.RESIZE_DEFERRED)
+    assert waiting.detail == (
+        "container app: cpu 400m of 600m now, 200m more when the node has room"
+    )
 
 
 async def test_the_plan_has_the_step_and_its_numbers() -> None:
@@ -427,6 +542,21 @@ def test_a_neighbours_resize_in_progress_takes_room() -> None:
     assert room.cpu == 500
 
 
+def test_the_room_of_pods_that_share_their_spec_depends_on_pending_resizes() -> None:
+    """The first of them is measured with its whole spec, the second with what it has."""
+    cluster = OneNode(IN_PLACE, {"cpu": "600m"}, pods("web-0", "web-1"), {"cpu": "1"})
+    asking = live_pod("web-1", asks={"cpu": "300m"}, has={"cpu": "100m"})
+    waiting = msgspec.structs.replace(
+        asking,
+        metadata=msgspec.structs.replace(asking.metadata, name="web-2", uid="uid-web-2"),
+        status=msgspec.structs.replace(asking.status, conditions=(DEFERRED,)),
+    )
+    cluster.pods |= {"web-1": asking, "web-2": waiting}
+    room = measured(cluster).of(cluster.pods["web-0"])
+    assert room is not None
+    assert room.cpu == 1000 - 300 - 100
+
+
 def test_without_its_node_the_room_of_a_pod_is_unknown() -> None:
     cluster = OneNode(IN_PLACE, {"cpu": "600m"}, pods("web-0"), {"cpu": "1"})
     rooms = ResizeRooms(replace(cluster.snapshot(), nodes={}))
@@ -484,6 +614,17 @@ async def test_without_usage_the_pod_waits_and_is_watched(mode: UpdateMode) -> N
     assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
 
 
+async def test_a_pod_stays_watched_while_the_cache_does_not_show_its_resize() -> None:
+    cluster = lowering()
+    await cluster.run()
+    memory = cluster.state.of("uid-web-0")
+    assert memory.sent is not None
+    behind = replace(memory, sent=replace(memory.sent, generation=99))
+    cluster.state = replace(cluster.state, pods={"uid-web-0": behind})
+    assert await cluster.run() == wait(Reason.RESIZE_SENT)
+    assert cluster.state.watched == {"uid-web-0": ("default", "web-0")}
+
+
 @pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
 async def test_used_memory_is_kept(mode: UpdateMode) -> None:
     cluster = lowering(mode, used=700)
@@ -511,6 +652,49 @@ async def test_held_memory_leads_to_no_eviction_if_the_other_changes_would_be_re
     assert cluster.sent == []
 
 
+@pytest.mark.parametrize(
+    ("used", "found", "sent"),
+    [
+        (None, wait(Reason.MEMORY_USAGE_UNKNOWN), 0),
+        (700, wait(Reason.MEMORY_IN_USE), 0),
+        (50, resize(Reason.OUTSIDE_RANGE), 1),
+    ],
+    ids=["usage unknown", "in use", "fits"],
+)
+async def test_a_limit_is_added_at_once_if_the_usage_fits(
+    used: int | None, found: Decision, sent: int
+) -> None:
+    cluster = lowering(used=used)
+    cluster.pods["web-0"] = live_pod("web-0", asks={"cpu": "100m"})
+    cluster.default_memory = "512Mi"
+    assert await cluster.run() == found
+    await cluster.run(5)
+    assert cluster.sent == sent * [("web-0", "memory 256Mi")]
+
+
+REFUSED_STEP = {
+    "usage fits below the whole decrease": (
+        50,
+        [("web-0", "memory 256Mi")],
+        leave(Reason.TOO_YOUNG),
+    ),
+    "usage is above it": (400, [], wait(Reason.MEMORY_IN_USE)),
+    "usage is unknown": (None, [], wait(Reason.MEMORY_USAGE_UNKNOWN)),
+}
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize(("used", "sent", "found"), REFUSED_STEP.values(), ids=REFUSED_STEP)
+async def test_a_step_that_a_limit_range_refuses_becomes_the_whole_decrease(
+    mode: UpdateMode, used: int | None, sent: Sequence[tuple[str, ...]], found: Decision
+) -> None:
+    """The present limit and the first step of 768Mi are above the maximum."""
+    cluster = lowering(mode, cpu="200m", used=used)
+    cluster.most_memory = "700Mi"
+    assert await cluster.run(20) == found
+    assert cluster.sent == sent
+
+
 async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() -> None:
     cluster = lowering()
     await cluster.run()
@@ -519,9 +703,114 @@ async def test_a_pod_in_its_range_gets_the_other_steps_although_it_is_young() ->
     assert cluster.sent[-1] == ("web-0", "memory 256Mi")
 
 
+async def moving_cpu(cluster: OneNode, passes: int) -> int:
+    """Run passes with a CPU target that differs a little in each; return the number of resizes."""
+    before = len(cluster.sent)
+    for number in range(passes):
+        cluster.target = {**cluster.target, "cpu": f"{103 + number % 2 * 3}m"}
+        await cluster.run()
+    return len(cluster.sent) - before
+
+
+WIDE = {"cpu": "1", "memory": "2Gi"}
+
+
+async def test_memory_that_is_held_after_a_step_does_not_make_each_pass_resize_the_cpu() -> None:
+    cluster = lowering()
+    await cluster.run()
+    cluster.upper, cluster.use = WIDE, {"web-0": 700 * MIB}
+    assert await moving_cpu(cluster, 12) == 0
+    assert cluster.state.of("uid-web-0").decision == wait(Reason.MEMORY_IN_USE)
+
+
+async def test_held_memory_out_of_its_range_does_not_make_each_pass_resize_the_cpu() -> None:
+    cluster = lowering(used=700)
+    cluster.upper = {"cpu": "1", "memory": "256Mi"}
+    assert await moving_cpu(cluster, 12) == 0
+    assert cluster.state.of("uid-web-0").decision == wait(Reason.MEMORY_IN_USE)
+    cluster.passes += 12 * 60
+    cluster.target = {**cluster.target, "cpu": "200m"}
+    assert await cluster.run() == resize(Reason.DRIFTED), "after the lifetime threshold"
+
+
+async def test_a_decrease_that_is_no_longer_wanted_is_finished() -> None:
+    cluster = lowering()
+    await cluster.run()
+    cluster.target = {"cpu": "100m", "memory": "900Mi"}
+    await cluster.run(2)
+    assert cluster.sent[-1] == ("web-0", "memory 900Mi")
+    cluster.upper, cluster.target = WIDE, {"cpu": "200m", "memory": "900Mi"}
+    assert await cluster.run(10) == leave(Reason.TOO_YOUNG)
+    cluster.target = {"cpu": "200m", "memory": "256Mi"}
+    assert await cluster.run(10) == leave(Reason.TOO_YOUNG), "it is a new change"
+
+
 async def test_mode_recreate_evicts_without_usage() -> None:
     cluster = lowering(UpdateMode.RECREATE, used=None)
     assert await cluster.run() == evict(Reason.OUTSIDE_RANGE)
+
+
+# X139, with a pending resize
+
+
+def pending_memory(mode: UpdateMode, asks: Amounts, *, used: int | None) -> OneNode:
+    """Return a pod with 100m and 1Gi, and a deferred resize; 256Mi are recommended.
+
+    The node has no room for more CPU, and half a GiB of memory.
+    """
+    limit = {"memory": asks["memory"]}
+    pod = live_pod(
+        "web-0", asks=asks, has=GIB, limits=(limit, {"memory": "1Gi"}), condition=DEFERRED
+    )
+    return OneNode(
+        mode,
+        {"cpu": asks["cpu"], "memory": "256Mi"},
+        {"web-0": pod},
+        {"cpu": "1", "memory": "1536Mi"},
+        other={"cpu": "900m"},
+        use={} if used is None else {"web-0": used * MIB},
+    )
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize(
+    ("used", "held"),
+    [(None, Reason.MEMORY_USAGE_UNKNOWN), (950, Reason.MEMORY_IN_USE)],
+    ids=["usage unknown", "in use"],
+)
+async def test_a_pending_increase_is_withdrawn_although_the_memory_is_held(
+    mode: UpdateMode, used: int | None, held: Reason
+) -> None:
+    cluster = pending_memory(mode, {"cpu": "100m", "memory": "2Gi"}, used=used)
+    assert await cluster.run() == resize(Reason.RESIZE_WITHDRAWN)
+    assert await cluster.run(20) == wait(held)
+    assert cluster.sent == [("web-0", "memory 1Gi")]
+
+
+@pytest.mark.parametrize("limit", ["768Mi", "256Mi"], ids=["of a step", "to the target"])
+async def test_a_pending_decrease_is_taken_back_when_the_usage_grows(limit: str) -> None:
+    cluster = pending_memory(IN_PLACE, {"cpu": "600m", "memory": limit}, used=950)
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert await cluster.run(10) == wait(Reason.RESIZE_DEFERRED)
+    assert cluster.sent == [("web-0", "memory 1Gi")]
+    cluster.other = {"cpu": "400m"}
+    await cluster.run(3)
+    asks = cluster.pods["web-0"].spec.containers[0].resources
+    assert asks == ResourceRequirements(
+        requests={"cpu": "600m", "memory": "1Gi"}, limits={"memory": "1Gi"}
+    )
+
+
+async def test_a_pending_decrease_stays_while_the_usage_is_small() -> None:
+    """The pause after it and the next step wait for the kubelet; the node is too full for steps."""
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "950m"}
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert await cluster.run(10) == wait(Reason.RESIZE_DEFERRED)
+    assert cluster.sent == [("web-0", "memory 768Mi")]
+    cluster.other = {"cpu": "400m"}
+    await cluster.run(30)
+    assert cluster.sent[-1] == ("web-0", "memory 256Mi")
 
 
 # X140
@@ -575,10 +864,22 @@ async def test_an_oom_kill_after_a_decrease_sets_a_floor_for_all_pods_of_the_vpa
     cluster.use = {"web-0": MIB, "web-1": MIB}
     await cluster.run(10)
     assert len(cluster.sent) == 1, "no pod of the VPA is lowered"
-    assert cluster.state.of("uid-web-1").decision == wait(Reason.OOM_NOT_LEARNT_YET)
+    assert cluster.state.of("uid-web-1").decision == wait(Reason.OOM_AFTER_DECREASE)
     cluster.passes += 24 * 60
     await cluster.run()
     assert ("web-1", "memory 768Mi") in cluster.sent
+
+
+async def test_an_oom_kill_before_the_decrease_is_granted_is_not_blamed_on_it() -> None:
+    cluster = lowering(cpu="600m")
+    cluster.node, cluster.other = {"cpu": "1", "memory": "8Gi"}, {"cpu": "950m"}
+    await cluster.run(2)
+    assert cluster.sent == [("web-0", "memory 768Mi")]
+    kill(cluster, cluster.now)
+    cluster.passes += 1
+    await cluster.run()
+    assert cluster.state.memory_floors == {}
+    assert ooms(cluster.registry) == 0
 
 
 async def test_the_floors_of_a_deleted_vpa_are_forgotten() -> None:

@@ -136,7 +136,7 @@ async def one_pass(
     """Return the decision, the operations of a resize, and the state; containers use no memory."""
     actuator = RecordingActuator()
     names = (each.name for pod in given.autoscaled[0].pods for each in pod.spec.containers)
-    unused = dict.fromkeys(names, MemoryUse(most=0, newest=NOW))
+    unused = dict.fromkeys(names, MemoryUse(most=0, oldest=NOW - timedelta(hours=1), newest=NOW))
     after = await run(given, actuator, state=state, rules=ONE, memory_use={"uid-web-0": unused})
     decision = after.of("uid-web-0").decision
     assert decision is not None

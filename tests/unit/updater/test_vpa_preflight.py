@@ -29,6 +29,7 @@ from updater.decision import Action, Decision, Reason, leave, wait
 from updater.eviction.disruption_budget import DisruptionPolicy
 from updater.eviction.dry_run_answer import DryRunRefusal
 from updater.pass_context import Rules
+from updater.resize.memory_decrease import MemoryUse
 from updater.snapshot.cluster_snapshot import AutoscaledPods, ClusterSnapshot
 from updater.snapshot.live_pod import LivePod, LivePodMeta
 from updater.state import UpdaterState
@@ -199,13 +200,16 @@ def cells() -> Iterator[tuple[str, str, str]]:
 
 
 CELLS = tuple(cells())
+# A memory limit that is added waits for usage (X139).
+UNUSED = {"uid-web-0": {"app": MemoryUse(most=0, oldest=NOW - timedelta(minutes=15), newest=NOW)}}
 
 
 @pytest.mark.parametrize(("rule", "mode", "want"), CELLS)
 async def test_preflight(rule: str, mode: str, want: str) -> None:
     case, actuator = PREFLIGHT_CASES[rule], FakeActuator()
     given = cluster(case, MODES[mode])
-    after = await run(given, actuator, state=state_before(case, given), rules=RULES)
+    before = state_before(case, given)
+    after = await run(given, actuator, state=before, rules=RULES, memory_use=UNUSED)
     decision = after.of("uid-web-0").decision
     assert decision is not None
     assert f"{decision.action.value} {decision.reason.value}" == want
@@ -226,7 +230,7 @@ async def test_preflight(rule: str, mode: str, want: str) -> None:
 async def test_the_plan_has_the_same_decision(rule: str, mode: str, want: str) -> None:
     case = PREFLIGHT_CASES[rule]
     given = cluster(case, MODES[mode])
-    planned = await preview(given, state_before(case, given), rules=RULES)
+    planned = await preview(given, state_before(case, given), rules=RULES, memory_use=UNUSED)
     found = planned["uid-web-0"]
     assert f"{found.action.value} {found.reason.value}" == want
     assert bool(found.detail) is ("would" in want and not want.startswith("evict"))
