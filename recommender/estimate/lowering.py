@@ -25,10 +25,10 @@ def lowest_targets(
     allowed: Mapping[str, ResourceQuantities] = next(
         (each.by for each in stages if each.reason is StepReason.MIN_ALLOWED), {}
     )
-    number = max(1, len(containers))
+    count = max(1, len(containers))
     least = {
-        CPU: max(1, int(estimation.pod_min_cpu / number)),
-        MEMORY: max(1, int(estimation.pod_min_memory * _MIB / number)),
+        CPU: max(1, int(estimation.pod_min_cpu / count)),
+        MEMORY: max(1, int(estimation.pod_min_memory * _MIB / count)),
     }
     own = as_numbers((name, allowed.get(name, {})) for name in containers)
     return {
