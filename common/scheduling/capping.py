@@ -44,11 +44,3 @@ def capped_in_proportion(claims: Claims, most: int) -> Mapping[str, int]:
             found[name] = least[name] if name in raised else int(targets[name] * share)
         open_names -= raised or open_names
     return {name: found[name] for name in targets}
-
-
-def kept_share(claims: Claims, most: int) -> Fraction:
-    """Return the kept part of the sum of the targets: 1 if all fits."""
-    wanted = sum(claims.targets.values())
-    if not wanted:
-        return Fraction(1)
-    return Fraction(sum(capped_in_proportion(claims, most).values()), wanted)

@@ -1,13 +1,12 @@
 """Containers of a pod that don't fit are capped in proportion."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.scheduling.capping import Claims, capped_in_proportion, kept_share
+from common.scheduling.capping import Claims, capped_in_proportion
 
 CASES = [
     ("all fits", {"a": 100, "b": 50}, {}, 150, {"a": 100, "b": 50}),
@@ -51,12 +50,6 @@ def test_amounts(
 ) -> None:
     claims = Claims(targets=targets, minimums=minimums)
     assert capped_in_proportion(claims, most) == amounts
-
-
-def test_the_kept_share() -> None:
-    assert kept_share(Claims(targets={"a": 100, "b": 50}), 75) == Fraction(1, 2)
-    assert kept_share(Claims(targets={"a": 100}), 100) == 1
-    assert kept_share(Claims(targets={"a": 0}), 0) == 1
 
 
 amounts = st.integers(min_value=0, max_value=10**6)
