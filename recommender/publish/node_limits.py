@@ -10,6 +10,7 @@ from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
 from common.resources import cpu_quantity, memory_quantity
 from common.runtime.clock import Clock
+from common.runtime.object_errors import ObjectErrors
 from common.scheduling.eligibility import SchedulingRules
 from common.scheduling.pod_claims import PodShape, as_numbers, claims_of, shape_of_template
 from common.scheduling.room import Room
@@ -66,10 +67,12 @@ class NodeLimits:
         mode: CapMode,
         flags: Sequence[ShapeFlag] = (),
         clock: Clock,
+        errors: ObjectErrors,
     ) -> None:
         """Initialize; ``mode`` applies to VPAs without the annotation."""
         self._facts = facts
         self._clock = clock
+        self._errors = errors
         self._mode = mode
         self._flags = flags
         self._is_on = False
@@ -88,7 +91,7 @@ class NodeLimits:
             return
         if facts.autoscalers != self._autoscalers:
             self._autoscalers = facts.autoscalers
-            self._makeable = makeable_shapes(facts.autoscalers, self._flags)
+            self._makeable = makeable_shapes(facts.autoscalers, self._flags, self._errors)
         of_daemon_sets = _by_daemon_set(vpas)
         needs = (self._need(each, of_daemon_sets) for each in facts.daemon_sets)
         self._finder.index.update(facts.nodes, self._clock.now())

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from common.kube import endpoints
+from common.kube.node_autoscalers import NODE_POOLS
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.cap_mode import CAP_ANNOTATION, CapMode
 from recommender.nodes.node_shapes import DEPARTURE
 from recommender.nodes.shape_flag import parse_shape
-from recommender.sources.autoscaler_reader import NODE_POOLS
 from recommender_harness import (
     METRICS,
     WEB,
