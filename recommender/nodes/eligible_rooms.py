@@ -1,7 +1,7 @@
 """The rooms that pods with some scheduling rules find on nodes beside the pods of DaemonSets."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from common.scheduling.eligibility import NodeTraits, SchedulingRules, is_eligible, keys_of
 from common.scheduling.room import Room
@@ -12,6 +12,7 @@ DaemonSetKey = tuple[str, str]
 
 _MOST_PAIRS = 1 << 16  # of rules and traits that are cached, which takes some 10 MiB
 _MOST_TRAITS = 1 << 12
+_MOST_ROOMS = 1 << 16  # about the number of workloads in the largest clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class RoomFinder:
         self._index = NodeIndex()
         self._makeable: Sequence[NodeShape] = ()
         self._daemon_sets: Sequence[DaemonSetNeed] = ()
+        self._daemon_keys: frozenset[str] = frozenset()  # of labels that their rules name
         self._shapes: Sequence[NodeShape] | None = None  # of the rooms; None: outdated
+        self._label_keys: frozenset[str] | None = None  # of the nodes, for the same rooms
         self._nodes = -1  # version of the index that rooms by host name were computed from
         self.version = 0  # incremented when rooms may have changed
         self._rooms = _Rooms()
@@ -63,11 +66,13 @@ class RoomFinder:
         if list(daemon_sets) != list(self._daemon_sets):
             self._daemon_sets = daemon_sets
             self._shapes, self._taken = None, {}
-            for each in daemon_sets:
-                self._index.name_keys(keys_of(each.rules))
+            self._daemon_keys = frozenset[str]().union(
+                *(keys_of(each.rules) for each in daemon_sets)
+            )
         if makeable is not self._makeable:
             self._makeable = makeable
             self._shapes = None
+        self._index.name_keys(self._daemon_keys)
         self._drop_outdated()
 
     def rooms(
@@ -86,39 +91,51 @@ class RoomFinder:
         which = (id(rules), without)
         known = cached.get(which)
         if known is None:
-            fits = self._has_host(rules) if names_host else self._may_run(rules)
-            known = cached[which] = (rules, self._find(fits, without))
+            if len(cached) >= _MOST_ROOMS:
+                cached.clear()
+            fitting = self._with_hosts(rules) if names_host else self._without_hosts(rules)
+            known = cached[which] = (rules, self._find(fitting, without))
         return known[1]
 
     def _drop_outdated(self) -> None:
-        shapes, nodes = self._index.shapes, self._index.version
-        if shapes is self._shapes and nodes == self._nodes:
+        index = self._index
+        has_same_shapes = index.shapes is self._shapes and index.label_keys is self._label_keys
+        if has_same_shapes and index.version == self._nodes:
             return
         self.version += 1
         self._rooms_by_host = {}
-        if shapes is not self._shapes:
+        if not has_same_shapes:
             self._rooms = {}
-        self._shapes, self._nodes = shapes, nodes
+        self._shapes, self._label_keys, self._nodes = index.shapes, index.label_keys, index.version
 
     def _find(
-        self, fits: Callable[[NodeShape], bool], without: DaemonSetKey | None
+        self, fitting: Iterable[NodeShape], without: DaemonSetKey | None
     ) -> tuple[EligibleRoom, ...]:
         found = [
             EligibleRoom(shape, shape.room - self._taken_on(shape.traits, without))
-            for shape in (*self._index.shapes, *self._makeable)
-            if fits(shape)
+            for shape in fitting
         ]
         known = [each for each in found if not each.shape.guess]
         departed = [each for each in found if each.shape.has_departed]
         guesses = [each for each in found if each.shape.guess and not each.shape.has_departed]
         return (*largest(known), *largest(departed), *largest(guesses))
 
-    def _may_run(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
-        return lambda shape: self._is_eligible(rules, shape.traits)
+    def _without_hosts(self, rules: SchedulingRules) -> Iterable[NodeShape]:
+        shapes = (*self._index.shapes, *self._makeable)
+        return (each for each in shapes if self._is_eligible(rules, each.traits))
 
-    def _has_host(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
-        """Compare the rules with the host names of the nodes, too."""
-        return lambda shape: is_eligible(rules, self._index.with_hosts(shape))
+    def _with_hosts(self, rules: SchedulingRules) -> Iterable[NodeShape]:
+        """Compare the rules with the names of hosts, too.
+
+        A node that an autoscaler could make has a name that no pod asks for.
+        """
+        for shape, traits in self._index.by_host:
+            if is_eligible(rules, traits):
+                yield shape
+        for shape in self._makeable:
+            labels = {**shape.traits.labels, HOSTNAME: ""}
+            if is_eligible(rules, replace(shape.traits, labels=labels)):
+                yield shape
 
     def _taken_on(self, traits: NodeTraits, without: DaemonSetKey | None) -> Room:
         known = self._taken.get(id(traits))

@@ -94,7 +94,7 @@ class NodeLimits:
             self._makeable = makeable_shapes(facts.autoscalers, self._flags, self._errors)
         of_daemon_sets = _by_daemon_set(vpas)
         needs = (self._need(each, of_daemon_sets) for each in facts.daemon_sets)
-        self._finder.index.update(facts.nodes, self._clock.now())
+        self._finder.index.update(facts.nodes, self._clock.now(), facts.static_pods)
         self._finder.update(self._makeable, tuple(each for each in needs if each is not None))
         if len(self._limits) > _MOST_LIMITS:
             self._limits = {}

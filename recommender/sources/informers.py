@@ -23,6 +23,7 @@ from recommender.nodes.node_facts import NodeFacts
 from recommender.sources.autoscaler_reader import AutoscalerReader
 from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
+from recommender.sources.static_pods import StaticPods
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Informers:
     ) -> None:
         self.client = client
         self.ooms = OomFeed()
+        self._static_pods = StaticPods()
         kept = CachedPodWithSidecars if features.native_sidecar else CachedPod
         pods: Endpoint[Pod] = replace(endpoints.PODS, type=kept)
         self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
@@ -59,7 +61,7 @@ class Informers:
             pods,
             namespace=namespace,
             field_selector="status.phase!=Pending",
-            on_change=with_boundary(self.ooms.on_pod, pods, errors),
+            on_change=with_boundary(self._on_pod, pods, errors),
         )
         self._evictions: Cache[Event] = Cache(
             client,
@@ -151,6 +153,7 @@ class Informers:
             nodes = self.nodes.snapshot.by_namespace().get("", _NO_NODES)
         return NodeFacts(
             nodes=nodes,
+            static_pods=self._static_pods.taken,
             daemon_sets=tuple(self._controllers.daemon_sets.snapshot.items()),
             autoscalers=self._autoscalers.known,
         )
@@ -159,6 +162,10 @@ class Informers:
         """Return namespaces and names of checkpoints that were deleted since the last call."""
         found, self._deleted = frozenset(self._deleted), set()
         return found
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        self._static_pods.on_pod(change)
+        self.ooms.on_pod(change)
 
     def _note_deleted(self, change: Change[OwnedObject]) -> None:
         if change.new is None and change.old is not None:

@@ -138,7 +138,7 @@ def test_nodes_that_can_not_be_read_any_more_count_for_ten_minutes(
         async with following(client) as informers:
             await informers.wait_synced()
             refuse(cluster, Refusal.FORBIDDEN, "nodes")
-            await asyncio.sleep(600)  # watches end by then, and can't begin again
+            await asyncio.sleep(600)  # a watch has ended, and can't begin again
             assert not informers.nodes.fresh
             await asyncio.sleep(seconds - informers.nodes.age())
             assert (informers.node_facts().nodes is not None) is counts

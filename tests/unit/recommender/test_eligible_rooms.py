@@ -11,6 +11,7 @@ from common.scheduling.room import Room
 from node_objects import GIB, by_name, daemon_set, node, rules
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.eligible_rooms import DaemonSetNeed, RoomFinder
+from recommender.nodes.node_shapes import DEPARTURE, HOSTNAME
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = node("small", cpu="4", memory="16Gi")
@@ -114,3 +115,38 @@ def test_rooms_follow_nodes_and_daemon_sets() -> None:
     assert [each.room.cpu for each in found.rooms(anywhere)] == [64000]
     found.update((), (need(),))
     assert [each.room.cpu for each in found.rooms(anywhere)] == [63500]
+
+
+def test_a_pod_that_names_a_host_sees_the_node_for_a_time_after_it_has_gone() -> None:
+    found, pinned = finder([SMALL, LARGE]), rules(nodeSelector={HOSTNAME: "small"})
+    other = node("small2", cpu="4", memory="16Gi")
+    found.index.update(by_name(SMALL, LARGE, other), NOW)
+    found.update((), ())
+    for nodes, now, want in (
+        ([SMALL, LARGE, other], NOW, [False]),
+        ([LARGE, other], NOW, [True]),
+        ([LARGE, other], NOW + DEPARTURE, []),
+    ):
+        found.index.update(by_name(*nodes), now)
+        found.update((), ())
+        assert [each.shape.has_departed for each in found.rooms(pinned)] == want
+    assert [each.room.cpu for each in found.rooms(rules())] == [64000]
+
+
+def test_rules_see_a_label_that_the_first_node_gets_later() -> None:
+    found, selected = finder([SMALL]), rules(nodeSelector={"disk": "ssd"})
+    assert found.rooms(selected) == ()
+    version = found.version
+    found.index.update(by_name(SMALL, node("n2", labels={"disk": "ssd"})), NOW)
+    found.update((), ())
+    assert found.version > version
+    assert [each.room.cpu for each in found.rooms(selected)] == [4000]
+
+
+def test_daemon_sets_see_a_label_that_the_first_node_gets_later() -> None:
+    agent = need(nodeSelector={"disk": "ssd"})
+    found = finder([SMALL], agent)
+    assert [each.room.cpu for each in found.rooms(rules())] == [4000]
+    found.index.update(by_name(node("small", labels={"disk": "ssd"})), NOW)
+    found.update((), (agent,))
+    assert [each.room.cpu for each in found.rooms(rules()) if not each.shape.guess] == [3500]
