@@ -1,6 +1,7 @@
 """The rooms that pods with some scheduling rules find on nodes beside the pods of DaemonSets."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from common.scheduling.eligibility import NodeTraits, SchedulingRules, is_eligible, keys_of
@@ -31,6 +32,10 @@ class EligibleRoom:
     shape: NodeShape
     room: Room
 
+
+_SIZE_KEY = re.compile(r".+/(instance|sku|machine)-.+")
+"""Labels of nodes that depend on their size: its type, family, number of cores and the like."""
+_SIZE = "The size of the nodes of {title} with the {key} that the pods ask for is not known"
 
 _Rooms = dict[tuple[int, DaemonSetKey | None], tuple[SchedulingRules, tuple[EligibleRoom, ...]]]
 """Rooms by the identity of the rules, which are kept with them, and a DaemonSet."""
@@ -94,7 +99,8 @@ class RoomFinder:
             if len(cached) >= _MOST_ROOMS:
                 cached.clear()
             fitting = self._with_hosts(rules) if names_host else self._without_hosts(rules)
-            known = cached[which] = (rules, self._find(fitting, without))
+            shapes = [_with_known_size(each, keys) for each in fitting]
+            known = cached[which] = (rules, self._find(shapes, without))
         return known[1]
 
     def _drop_outdated(self) -> None:
@@ -154,6 +160,18 @@ class RoomFinder:
                 self._eligible = {}
             known = self._eligible[key] = (rules, traits, is_eligible(rules, traits))
         return known[2]
+
+
+def _with_known_size(shape: NodeShape, keys: Collection[str]) -> NodeShape:
+    """Return the shape as a guess if pods ask for one of several sizes of its nodes.
+
+    The room of a NodePool is that of its largest node, which may not have the value that they name.
+    """
+    for key in () if shape.guess else sorted(filter(_SIZE_KEY.fullmatch, keys)):
+        possible = shape.traits.possible(key)
+        if possible is None or len(possible) > 1:
+            return replace(shape, guess=_SIZE.format(key=key, title=shape.title))
+    return shape
 
 
 def largest(rooms: Iterable[EligibleRoom]) -> tuple[EligibleRoom, ...]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from common.api.workloads import ResourcesTemplate
 from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
+from common.scheduling.eligibility import may_come_from
 from common.scheduling.pod_claims import PodClaims, PodShape, claims_of, shape_of_template
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.pod_limits import LimitSource, VpaLimits
+from recommender.sources.cached_pod import rules_pool
 from recommender.sources.target_resolution import LoadedVpa
 
 _SHAPES = 1 << 16  # pods and templates whose claims are cached
@@ -22,6 +25,7 @@ class LimitTable:
         self._known: dict[VpaKey, VpaLimits] = {}
         self._claims = IdentityCache[PodClaims | None](_SHAPES)
         self._templates = IdentityCache[PodShape](_SHAPES)
+        self._are_old = IdentityCache[bool](_SHAPES)
 
     def begin(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
         """Follow the cluster, for the VPAs of this cycle."""
@@ -49,14 +53,27 @@ class LimitTable:
         return self._known[key]
 
     def _pod(self, key: VpaKey, loaded: LoadedVpa) -> PodShape | None:
-        """Return the shape of the newest pod, or else of the template of the target."""
+        """Return the shape of the newest pod, or else of the template of the target.
+
+        Pods that are Pending aren't loaded. So if the pod was made from an older template, where
+        its rules say so, the pods to come have the rules of the present one.
+        """
         found = self._usage.pod_shape(key)
-        if found is not None:
-            return found
         template = loaded.resolution.template
         if not template.spec.containers:
-            return None
-        return self._templates.get((template,), lambda: shape_of_template(template))
+            return found
+        made = self._templates.get((template,), lambda: _shape(template))
+        if found is None or found.rules is made.rules:
+            return found or made
+        rules = (found.rules, made.rules)
+        is_old = self._are_old.get(rules, lambda: not may_come_from(*rules))
+        return PodShape(made.rules, found.spec) if is_old else found
+
+
+def _shape(template: ResourcesTemplate) -> PodShape:
+    """Return the shape of a template; equal rules are the same object, also as those of pods."""
+    shape = shape_of_template(template)
+    return PodShape(rules_pool.shared(shape.rules), shape.spec)
 
 
 def _is_same(one: PodShape, other: PodShape) -> bool:
