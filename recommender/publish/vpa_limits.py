@@ -1,6 +1,7 @@
 """The limits of each VPA, from all sources."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from common.api.workloads import ResourcesTemplate
 from common.identity_cache import IdentityCache
@@ -16,6 +17,15 @@ from recommender.sources.target_resolution import LoadedVpa
 _SHAPES = 1 << 16  # pods and templates whose claims are cached
 
 
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """The pods to come of a VPA, and what they follow from."""
+
+    newest: PodShape | None  # that runs
+    template: ResourcesTemplate
+    shape: PodShape | None
+
+
 class LimitTable:
     """The limits of VPAs; equal ones are the same object in each cycle."""
 
@@ -24,15 +34,15 @@ class LimitTable:
         self._sources = sources
         self._known: dict[VpaKey, VpaLimits] = {}
         self._claims = IdentityCache[PodClaims | None](_SHAPES)
-        self._templates = IdentityCache[PodShape](_SHAPES)
-        self._are_old = IdentityCache[bool](_SHAPES)
+        self._pods: dict[VpaKey, _Pod] = {}
 
     def begin(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
         """Follow the cluster, for the VPAs of this cycle."""
         for source in self._sources:
             source.begin(vpas)
-        for key in self._known.keys() - vpas.keys():
-            del self._known[key]
+        for key in self._pods.keys() - vpas.keys():
+            self._known.pop(key, None)
+            del self._pods[key]
 
     def of(self, key: VpaKey, loaded: LoadedVpa) -> VpaLimits | None:
         """Return the limits of a VPA; None: there are none, or its pods aren't known."""
@@ -53,21 +63,25 @@ class LimitTable:
         return self._known[key]
 
     def _pod(self, key: VpaKey, loaded: LoadedVpa) -> PodShape | None:
-        """Return the shape of the newest pod, or else of the template of the target.
+        newest, template = self._usage.pod_shape(key), loaded.resolution.template
+        known = self._pods.get(key)
+        if known is None or known.newest is not newest or known.template is not template:
+            known = self._pods[key] = _Pod(newest, template, _next_pod(newest, template))
+        return known.shape
 
-        Pods that are Pending aren't loaded. So if the pod was made from an older template, where
-        its rules say so, the pods to come have the rules of the present one.
-        """
-        found = self._usage.pod_shape(key)
-        template = loaded.resolution.template
-        if not template.spec.containers:
-            return found
-        made = self._templates.get((template,), lambda: _shape(template))
-        if found is None or found.rules is made.rules:
-            return found or made
-        rules = (found.rules, made.rules)
-        is_old = self._are_old.get(rules, lambda: not may_come_from(*rules))
-        return PodShape(made.rules, found.spec) if is_old else found
+
+def _next_pod(newest: PodShape | None, template: ResourcesTemplate) -> PodShape | None:
+    """Return the shape of the newest pod, or else of the template of the target.
+
+    Pods that are Pending aren't loaded. So if the pod was made from an older template, where its
+    rules say so, the pods to come have the rules of the present one.
+    """
+    if not template.spec.containers:
+        return newest
+    made = _shape(template)
+    if newest is None or may_come_from(newest.rules, made.rules):
+        return newest or made
+    return PodShape(made.rules, newest.spec)
 
 
 def _shape(template: ResourcesTemplate) -> PodShape:
