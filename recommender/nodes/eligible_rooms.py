@@ -53,7 +53,6 @@ class RoomFinder:
         self._daemon_sets: Sequence[DaemonSetNeed] = ()
         self._daemon_keys: frozenset[str] = frozenset()  # of labels that their rules name
         self._shapes: Sequence[NodeShape] | None = None  # of the rooms; None: outdated
-        self._label_keys: frozenset[str] | None = None  # of the nodes, for the same rooms
         self._nodes = -1  # version of the index that rooms by host name were computed from
         self.version = 0  # incremented when rooms may have changed
         self._rooms = _Rooms()
@@ -104,15 +103,14 @@ class RoomFinder:
         return known[1]
 
     def _drop_outdated(self) -> None:
-        index = self._index
-        has_same_shapes = index.shapes is self._shapes and index.label_keys is self._label_keys
-        if has_same_shapes and index.version == self._nodes:
+        shapes, nodes = self._index.shapes, self._index.version
+        if shapes is self._shapes and nodes == self._nodes:
             return
         self.version += 1
         self._rooms_by_host = {}
-        if not has_same_shapes:
+        if shapes is not self._shapes:
             self._rooms = {}
-        self._shapes, self._label_keys, self._nodes = index.shapes, index.label_keys, index.version
+        self._shapes, self._nodes = shapes, nodes
 
     def _find(
         self, fitting: Iterable[NodeShape], without: DaemonSetKey | None

@@ -62,14 +62,15 @@ NO_STATIC_PODS: Mapping[str, Room] = {}
 class NodeIndex:
     """The shapes of the nodes of a cluster; only new and changed nodes are processed.
 
-    ``version`` changes with the set of nodes, and ``shapes`` is another object if a shape came or
-    went. A shape stays for a time after its last node has gone, as a guess. A node that is cordoned
-    has gone, because pods that are drained from it find no place there.
+    ``version`` changes with the set of nodes and with the keys of their labels, and ``shapes`` is
+    another object if a shape came or went. A shape stays for a time after its last node has gone,
+    as a guess. A node that is cordoned has gone, because pods that are drained from it find no
+    place there.
     """
 
     def __init__(self) -> None:
         self.shapes: tuple[NodeShape, ...] = ()
-        self.label_keys: frozenset[str] = frozenset()  # of the nodes; another object if they change
+        self.label_keys: frozenset[str] = frozenset()  # of the nodes, and of those that have gone
         self.version = 0
         self._kinds: dict[int, tuple[str, ...]] = {}  # label keys by their identity
         self._keys: frozenset[str] = frozenset()
@@ -192,6 +193,7 @@ class NodeIndex:
         if keys != self.label_keys:
             self.label_keys = keys
             self._keys &= keys
+            self.version += 1
 
     def _rebuild(self) -> None:
         self._known, self._traits, self._guesses = {}, {}, {}

@@ -68,6 +68,18 @@ async def test_a_target_above_all_nodes_is_capped() -> None:
         )
 
 
+async def test_static_pods_take_room_on_their_node() -> None:
+    proxy = named("kube-proxy-small", namespace="kube-system", status={"phase": "Running"})
+    proxy["metadata"]["ownerReferences"] = [{"kind": "Node", "name": "small"}]
+    container = {"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}
+    proxy["spec"] = {"nodeName": "small", "containers": [container]}
+    async with FakeApi() as api:
+        prepare_large(api, SMALL, pods=[pod(), proxy])
+        async with running(api) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == "1900m"
+
+
 async def test_a_larger_node_ends_the_cap_and_its_condition() -> None:
     async with FakeApi() as api:
         prepare_large(api, SMALL)

@@ -134,17 +134,17 @@ def test_a_pod_that_names_a_host_sees_the_node_for_a_time_after_it_has_gone() ->
     assert [each.room.cpu for each in found.rooms(rules())] == [64000]
 
 
-def test_rules_see_a_label_that_the_first_node_gets_later() -> None:
+def test_rules_see_a_label_that_a_node_gets_later() -> None:
     found, selected = finder([SMALL]), rules(nodeSelector={"disk": "ssd"})
     assert found.rooms(selected) == ()
     version = found.version
-    found.index.update(by_name(SMALL, node("n2", labels={"disk": "ssd"})), NOW)
+    found.index.update(by_name(node("small", labels={"disk": "ssd"})), NOW)
     found.update((), ())
     assert found.version > version
     assert [each.room.cpu for each in found.rooms(selected)] == [4000]
 
 
-def test_daemon_sets_see_a_label_that_the_first_node_gets_later() -> None:
+def test_daemon_sets_see_a_label_that_a_node_gets_later() -> None:
     agent = need(nodeSelector={"disk": "ssd"})
     found = finder([SMALL], agent)
     assert [each.room.cpu for each in found.rooms(rules())] == [4000]
