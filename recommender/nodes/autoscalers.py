@@ -1,15 +1,18 @@
 """What is known about autoscalers of nodes, and the shapes of nodes that they could make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from common.quantity import MAX_INT64
-from common.runtime.object_errors import ObjectErrors
 from common.scheduling.eligibility import NodeTraits
 from common.scheduling.room import Room
-from recommender.nodes.node_pools import NODE_POOL_KIND, NodePool, UnreadPool, shape_of_pool
+from recommender.nodes.node_pools import NodePool, UnreadPool, shape_of_pool
 from recommender.nodes.node_shapes import NodeShape
 from recommender.nodes.shape_flag import ShapeFlag
+
+Boundary = Callable[[str], AbstractContextManager[object]]
+"""Returns a context manager that suppresses and reports errors of the NodePool of this name."""
 
 _UNBOUNDED = Room(MAX_INT64, MAX_INT64, MAX_INT64)
 _CLUSTER_AUTOSCALER = (
@@ -35,7 +38,7 @@ class Autoscalers:
 
 
 def makeable_shapes(
-    known: Autoscalers, flags: Sequence[ShapeFlag], errors: ObjectErrors
+    known: Autoscalers, flags: Sequence[ShapeFlag], boundary: Boundary
 ) -> tuple[NodeShape, ...]:
     """Return the shapes of nodes that an autoscaler could make.
 
@@ -43,7 +46,7 @@ def makeable_shapes(
     all nodes that could be made besides those of NodePools with bounds, so there are no guesses.
     A NodePool that causes an error counts as one that can't be read.
     """
-    pools = tuple(_of_pool(each, errors) for each in known.node_pools or ())
+    pools = tuple(_of_pool(each, boundary) for each in known.node_pools or ())
     if flags:
         of_flags = (each.shape for each in flags)
         return (*(each for each in pools if not each.guess), *of_flags)
@@ -55,11 +58,11 @@ def makeable_shapes(
     return (*pools, *map(_anything, guesses))
 
 
-def _of_pool(pool: NodePool | UnreadPool, errors: ObjectErrors) -> NodeShape:
+def _of_pool(pool: NodePool | UnreadPool, boundary: Boundary) -> NodeShape:
     name = pool.name if isinstance(pool, UnreadPool) else pool.metadata.name
     shape = _anything(_UNREAD_POOL.format(name=name))
     if isinstance(pool, NodePool):
-        with errors.around("node_pool", NODE_POOL_KIND, "", name):
+        with boundary(name):
             shape = shape_of_pool(pool)
     return shape
 

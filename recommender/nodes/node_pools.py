@@ -19,7 +19,6 @@ from common.scheduling.pod_claims import number
 from common.scheduling.room import Room
 from recommender.nodes.node_shapes import NodeShape
 
-NODE_POOL_KIND = "NodePool"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
 
 _MIB = 1 << 20

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from common.api.meta import ObjectMeta
 from common.quantity import MAX_INT64
-from common.runtime.object_errors import ObjectErrors
+from common.runtime.object_errors import Boundary, ObjectErrors
 from common.scheduling.eligibility import is_eligible
 from common.scheduling.room import Room
 from node_objects import GIB, MIB, node_pool, rules
@@ -186,8 +186,9 @@ UNREAD = "A cluster autoscaler may make"
 UNREAD_POOL = "NodePool odd may make a larger node, because it can't be read"
 
 
-def errors() -> ObjectErrors:
-    return ObjectErrors("recommender", CollectorRegistry())
+def boundary(name: str) -> Boundary:
+    errors = ObjectErrors("recommender", CollectorRegistry())
+    return errors.around("node_pool", "NodePool", "", name)
 
 
 MAKEABLE = [
@@ -238,7 +239,7 @@ def test_nodes_that_could_be_made(
     titles: list[str],
 ) -> None:
     known = Autoscalers(reports=reports, node_pools=pools)
-    found = makeable_shapes(known, flags, errors())  # type: ignore[arg-type]
+    found = makeable_shapes(known, flags, boundary)  # type: ignore[arg-type]
     assert len(found) == len(titles)
     for shape, title in zip(found, titles, strict=True):
         assert shape.title.startswith(title)
@@ -248,7 +249,7 @@ def test_nodes_that_could_be_made(
 def test_a_pool_that_causes_an_error_may_make_any_node(caplog: pytest.LogCaptureFixture) -> None:
     broken = msgspec.structs.replace(OPEN, metadata=ObjectMeta(name="odd"), spec=None)
     known = Autoscalers(reports=False, node_pools=(BOUNDED, broken))
-    bounded, odd = makeable_shapes(known, (), errors())
+    bounded, odd = makeable_shapes(known, (), boundary)
     assert (bounded.guess, odd.guess) == ("", UNREAD_POOL)
     assert is_eligible(rules(nodeSelector={"anything": "fits"}), odd.traits)
     assert [record.__dict__["object"] for record in caplog.records] == ["NodePool odd"]
