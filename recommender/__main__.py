@@ -299,6 +299,7 @@ def assemble(
                     mode=settings.cap_to_nodes,
                     flags=settings.node_shapes,
                     clock=clock,
+                    errors=metrics.object_errors,
                 ),
             ),
             metrics=metrics,

@@ -14,8 +14,8 @@ from common.kube.endpoints import (
     VPAS,
     Access,
 )
+from common.kube.node_autoscalers import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 from common.read_api import reviews
-from recommender.sources.autoscaler_reader import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 
 ACCESS = (
     *targets.ACCESS,

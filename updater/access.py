@@ -18,8 +18,8 @@ from common.kube.endpoints import (
     VPAS,
     Access,
 )
+from common.kube.node_autoscalers import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 from common.read_api import reviews
-from updater.capacity.detection import CONFIG_MAPS, NODE_POOLS, STATUS_NAME
 from updater.capacity.provisioning_plan import RequestKind
 from updater.capacity.request_apis import REQUESTING_WORKLOADS, RESOURCES
 from updater.capacity.request_objects import GROUP

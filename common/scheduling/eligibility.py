@@ -131,6 +131,18 @@ def keys_of(rules: SchedulingRules) -> frozenset[str]:
     return frozenset(chain((key for key, _ in rules.node_selector), (r.key for r in requirements)))
 
 
+def may_come_from(pod: SchedulingRules, template: SchedulingRules) -> bool:
+    """Return whether a pod may have been made from a template.
+
+    Admission may add node selectors, tolerations and an affinity to a pod.
+    """
+    return (
+        set(template.node_selector).issubset(pod.node_selector)
+        and all(each in pod.tolerations for each in template.tolerations)
+        and template.terms in (None, pod.terms)
+    )
+
+
 def is_eligible(rules: SchedulingRules, node: NodeTraits) -> bool:
     """Return whether a pod with these rules may run on a node, apart from ``own_node_only``."""
     return (

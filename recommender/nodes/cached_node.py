@@ -22,10 +22,20 @@ _taints = InternPool[tuple[Taint, ...]](_POOL)
 _rooms = InternPool[Room](_POOL)
 
 
+_LEAVING = (
+    "node.kubernetes.io/unschedulable",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",  # before Karpenter 1.0
+    "ToBeDeletedByClusterAutoscaler",
+)
+"""Taints of nodes that take no new pods, because they are about to be drained or deleted."""
+
+
 class CachedNodeSpec(Wire, frozen=True, kw_only=True):
     """``spec`` of a node: its taints."""
 
     taints: tuple[Taint, ...] | None = None
+    unschedulable: bool = False
 
 
 class CachedNodeStatus(Wire, frozen=True, kw_only=True):
@@ -37,8 +47,8 @@ class CachedNodeStatus(Wire, frozen=True, kw_only=True):
 class CachedNode(Wire, frozen=True, kw_only=True):
     """A node, in about a kilobyte.
 
-    Taints of its present state are dropped: a node that isn't ready, or is cordoned, exists. Nodes
-    of one type differ in a few KiB of memory, so the room is rounded down to 16 MiB.
+    Taints of its present state are dropped: a node that isn't ready exists. Nodes of one type
+    differ in a few KiB of memory, so the room is rounded down to 16 MiB.
     """
 
     metadata: ObjectMeta
@@ -48,17 +58,20 @@ class CachedNode(Wire, frozen=True, kw_only=True):
     label_keys: tuple[str, ...] = ()
     label_values: tuple[str, ...] = ()
     taints: tuple[Taint, ...] = ()
+    is_leaving: bool = False  # cordoned, or about to be deleted
     room: Room | None = None  # None: its allocatable can't be read
 
     def __post_init__(self) -> None:
         meta = self.metadata
         labels = sorted((meta.labels or {}).items())
         traits = NodeTraits(taints=self.spec.taints or ()).without_transient_taints()
+        leaves = any(each.key in _LEAVING for each in self.spec.taints or ())
         kept = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
         force_setattr(self, "metadata", kept)
         force_setattr(self, "label_keys", _keys.shared(tuple(key for key, _ in labels)))
         force_setattr(self, "label_values", tuple(sys.intern(value) for _, value in labels))
         force_setattr(self, "taints", _taints.shared(traits.taints))
+        force_setattr(self, "is_leaving", leaves or self.spec.unschedulable)
         force_setattr(self, "room", _rounded_room(self.status.allocatable))
         force_setattr(self, "spec", _NO_SPEC)
         force_setattr(self, "status", _NO_STATUS)

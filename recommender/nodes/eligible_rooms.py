@@ -1,7 +1,8 @@
 """The rooms that pods with some scheduling rules find on nodes beside the pods of DaemonSets."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from common.scheduling.eligibility import NodeTraits, SchedulingRules, is_eligible, keys_of
 from common.scheduling.room import Room
@@ -12,6 +13,7 @@ DaemonSetKey = tuple[str, str]
 
 _MOST_PAIRS = 1 << 16  # of rules and traits that are cached, which takes some 10 MiB
 _MOST_TRAITS = 1 << 12
+_MOST_ROOMS = 1 << 16  # about the number of workloads in the largest clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class EligibleRoom:
     room: Room
 
 
+_SIZE_KEY = re.compile(r".+/(instance|sku|machine)-.+")
+"""Labels of nodes that depend on their size: its type, family, number of cores and the like."""
+_SIZE = "The size of the nodes of {title} with the {key} that the pods ask for is not known"
+
 _Rooms = dict[tuple[int, DaemonSetKey | None], tuple[SchedulingRules, tuple[EligibleRoom, ...]]]
 """Rooms by the identity of the rules, which are kept with them, and a DaemonSet."""
 
@@ -45,6 +51,7 @@ class RoomFinder:
         self._index = NodeIndex()
         self._makeable: Sequence[NodeShape] = ()
         self._daemon_sets: Sequence[DaemonSetNeed] = ()
+        self._daemon_keys: frozenset[str] = frozenset()  # of labels that their rules name
         self._shapes: Sequence[NodeShape] | None = None  # of the rooms; None: outdated
         self._nodes = -1  # version of the index that rooms by host name were computed from
         self.version = 0  # incremented when rooms may have changed
@@ -63,11 +70,13 @@ class RoomFinder:
         if list(daemon_sets) != list(self._daemon_sets):
             self._daemon_sets = daemon_sets
             self._shapes, self._taken = None, {}
-            for each in daemon_sets:
-                self._index.name_keys(keys_of(each.rules))
+            self._daemon_keys = frozenset[str]().union(
+                *(keys_of(each.rules) for each in daemon_sets)
+            )
         if makeable is not self._makeable:
             self._makeable = makeable
             self._shapes = None
+        self._index.name_keys(self._daemon_keys)
         self._drop_outdated()
 
     def rooms(
@@ -86,8 +95,11 @@ class RoomFinder:
         which = (id(rules), without)
         known = cached.get(which)
         if known is None:
-            fits = self._has_host(rules) if names_host else self._may_run(rules)
-            known = cached[which] = (rules, self._find(fits, without))
+            if len(cached) >= _MOST_ROOMS:
+                cached.clear()
+            fitting = self._with_hosts(rules) if names_host else self._without_hosts(rules)
+            shapes = [_with_known_size(each, keys) for each in fitting]
+            known = cached[which] = (rules, self._find(shapes, without))
         return known[1]
 
     def _drop_outdated(self) -> None:
@@ -101,24 +113,33 @@ class RoomFinder:
         self._shapes, self._nodes = shapes, nodes
 
     def _find(
-        self, fits: Callable[[NodeShape], bool], without: DaemonSetKey | None
+        self, fitting: Iterable[NodeShape], without: DaemonSetKey | None
     ) -> tuple[EligibleRoom, ...]:
         found = [
             EligibleRoom(shape, shape.room - self._taken_on(shape.traits, without))
-            for shape in (*self._index.shapes, *self._makeable)
-            if fits(shape)
+            for shape in fitting
         ]
         known = [each for each in found if not each.shape.guess]
         departed = [each for each in found if each.shape.has_departed]
         guesses = [each for each in found if each.shape.guess and not each.shape.has_departed]
         return (*largest(known), *largest(departed), *largest(guesses))
 
-    def _may_run(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
-        return lambda shape: self._is_eligible(rules, shape.traits)
+    def _without_hosts(self, rules: SchedulingRules) -> Iterable[NodeShape]:
+        shapes = (*self._index.shapes, *self._makeable)
+        return (each for each in shapes if self._is_eligible(rules, each.traits))
 
-    def _has_host(self, rules: SchedulingRules) -> Callable[[NodeShape], bool]:
-        """Compare the rules with the host names of the nodes, too."""
-        return lambda shape: is_eligible(rules, self._index.with_hosts(shape))
+    def _with_hosts(self, rules: SchedulingRules) -> Iterable[NodeShape]:
+        """Compare the rules with the names of hosts, too.
+
+        A node that an autoscaler could make has a name that no pod asks for.
+        """
+        for shape, traits in self._index.by_host:
+            if is_eligible(rules, traits):
+                yield shape
+        for shape in self._makeable:
+            labels = {**shape.traits.labels, HOSTNAME: ""}
+            if is_eligible(rules, replace(shape.traits, labels=labels)):
+                yield shape
 
     def _taken_on(self, traits: NodeTraits, without: DaemonSetKey | None) -> Room:
         known = self._taken.get(id(traits))
@@ -137,6 +158,18 @@ class RoomFinder:
                 self._eligible = {}
             known = self._eligible[key] = (rules, traits, is_eligible(rules, traits))
         return known[2]
+
+
+def _with_known_size(shape: NodeShape, keys: Collection[str]) -> NodeShape:
+    """Return the shape as a guess if pods ask for one of several sizes of its nodes.
+
+    The room of a NodePool is that of its largest node, which may not have the value that they name.
+    """
+    for key in () if shape.guess else sorted(filter(_SIZE_KEY.fullmatch, keys)):
+        possible = shape.traits.possible(key)
+        if possible is None or len(possible) > 1:
+            return replace(shape, guess=_SIZE.format(key=key, title=shape.title))
+    return shape
 
 
 def largest(rooms: Iterable[EligibleRoom]) -> tuple[EligibleRoom, ...]:

@@ -6,6 +6,7 @@ Source: karpenter.sh/docs, "NodePools" and "Well-Known Labels"; cloud.google.com
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from common.api.base import QuantityJson, Wire
@@ -31,14 +32,15 @@ _OPEN_DOMAINS = (
     *("azure.com", "cloud.google.com", "gke.io"),
 )
 """Domains of labels that Karpenter or the kubelet sets, so that a NodePool need not name them."""
-_VM_OVERHEAD = 0.075  # of the memory, which instances keep for themselves
+_VM_OVERHEAD = 750  # of the memory, which instances keep for themselves
 _EVICTION_THRESHOLD = 100 * _MIB
-_RESERVED_MEMORY = ((4 * _GIB, 0.25), (4 * _GIB, 0.2), (8 * _GIB, 0.1), (112 * _GIB, 0.06))
-_RESERVED_MEMORY_BEYOND = 0.02
-_RESERVED_CPU = ((1000, 0.06), (1000, 0.01), (2000, 0.005))
-_RESERVED_CPU_BEYOND = 0.0025
+_WHOLE = 10_000  # the parts below are of so many; integers, because amounts may be very large
+_RESERVED_MEMORY = ((4 * _GIB, 2500), (4 * _GIB, 2000), (8 * _GIB, 1000), (112 * _GIB, 600))
+_RESERVED_MEMORY_BEYOND = 200
+_RESERVED_CPU = ((1000, 600), (1000, 100), (2000, 50))
+_RESERVED_CPU_BEYOND = 25
 
-_Steps: TypeAlias = Iterable[tuple[int, float]]
+_Steps: TypeAlias = Iterable[tuple[int, int]]
 
 
 class PoolTemplateMeta(Wire, frozen=True, kw_only=True):
@@ -75,6 +77,13 @@ class NodePool(Wire, frozen=True, kw_only=True):
     spec: NodePoolSpec = NodePoolSpec()
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadPool:
+    """A NodePool that can't be decoded."""
+
+    name: str
+
+
 def shape_of_pool(pool: NodePool) -> NodeShape:
     """Return the shape of the largest node that a NodePool could make.
 
@@ -90,8 +99,8 @@ def shape_of_pool(pool: NodePool) -> NodeShape:
     except QuantityError:
         limits = {}
     room = Room(
-        cpu=MAX_INT64 if cpu is None else cpu * 1000,
-        memory=MAX_INT64 if memory is None else int(memory * _MIB * (1 - _VM_OVERHEAD)),
+        cpu=MAX_INT64 if cpu is None else min(cpu * 1000, MAX_INT64),
+        memory=MAX_INT64 if memory is None else min(_left_by_vm(memory * _MIB), MAX_INT64),
         pods=MAX_INT64,
     )
     if CPU in limits:
@@ -122,12 +131,16 @@ def allocatable(capacity: Room) -> Room:
     return Room(max(0, cpu), max(0, memory), capacity.pods)
 
 
-def _reserved(amount: int, steps: _Steps, beyond: float) -> int:
-    reserved = 0.0
+def _reserved(amount: int, steps: _Steps, beyond: int) -> int:
+    reserved = 0
     for size, part in steps:
         reserved += min(amount, size) * part
         amount -= min(amount, size)
-    return round(reserved + amount * beyond)
+    return (reserved + amount * beyond) // _WHOLE
+
+
+def _left_by_vm(memory: int) -> int:
+    return memory * (_WHOLE - _VM_OVERHEAD) // _WHOLE
 
 
 def _most(requirements: Iterable[NodeSelectorRequirement], key: re.Pattern[str]) -> int | None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from common.api.autoscaling import UpdateMode
 from common.api.workloads import DaemonSet
 from common.identity_cache import IdentityCache
+from common.kube.node_autoscalers import NODE_POOLS
 from common.quantity import QuantityError
 from common.resources import cpu_quantity, memory_quantity
 from common.runtime.clock import Clock
+from common.runtime.object_errors import Boundary, ObjectErrors
 from common.scheduling.eligibility import SchedulingRules
 from common.scheduling.pod_claims import PodShape, as_numbers, claims_of, shape_of_template
 from common.scheduling.room import Room
@@ -66,10 +68,12 @@ class NodeLimits:
         mode: CapMode,
         flags: Sequence[ShapeFlag] = (),
         clock: Clock,
+        errors: ObjectErrors,
     ) -> None:
         """Initialize; ``mode`` applies to VPAs without the annotation."""
         self._facts = facts
         self._clock = clock
+        self._errors = errors
         self._mode = mode
         self._flags = flags
         self._is_on = False
@@ -88,10 +92,10 @@ class NodeLimits:
             return
         if facts.autoscalers != self._autoscalers:
             self._autoscalers = facts.autoscalers
-            self._makeable = makeable_shapes(facts.autoscalers, self._flags)
+            self._makeable = makeable_shapes(facts.autoscalers, self._flags, self._around_pool)
         of_daemon_sets = _by_daemon_set(vpas)
         needs = (self._need(each, of_daemon_sets) for each in facts.daemon_sets)
-        self._finder.index.update(facts.nodes, self._clock.now())
+        self._finder.index.update(facts.nodes, self._clock.now(), facts.static_pods)
         self._finder.update(self._makeable, tuple(each for each in needs if each is not None))
         if len(self._limits) > _MOST_LIMITS:
             self._limits = {}
@@ -117,6 +121,9 @@ class NodeLimits:
                 found = known.limit
         self._limits[which] = _Known(pod.rules, self._finder.version, rooms, found)
         return found
+
+    def _around_pool(self, name: str) -> Boundary:
+        return self._errors.around("node_pool", NODE_POOLS.kind, "", name)
 
     def _mode_of(self, key: VpaKey, loaded: LoadedVpa) -> CapMode:
         text = (loaded.vpa.metadata.annotations or {}).get(CAP_ANNOTATION)

@@ -1,16 +1,29 @@
 """The limits of each VPA, from all sources."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from common.api.workloads import ResourcesTemplate
 from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
+from common.scheduling.eligibility import may_come_from
 from common.scheduling.pod_claims import PodClaims, PodShape, claims_of, shape_of_template
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
 from recommender.publish.pod_limits import LimitSource, VpaLimits
+from recommender.sources.cached_pod import rules_pool
 from recommender.sources.target_resolution import LoadedVpa
 
 _SHAPES = 1 << 16  # pods and templates whose claims are cached
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """The pods to come of a VPA, and what they follow from."""
+
+    newest: PodShape | None  # that runs
+    template: ResourcesTemplate
+    shape: PodShape | None
 
 
 class LimitTable:
@@ -21,14 +34,15 @@ class LimitTable:
         self._sources = sources
         self._known: dict[VpaKey, VpaLimits] = {}
         self._claims = IdentityCache[PodClaims | None](_SHAPES)
-        self._templates = IdentityCache[PodShape](_SHAPES)
+        self._pods: dict[VpaKey, _Pod] = {}
 
     def begin(self, vpas: Mapping[VpaKey, LoadedVpa]) -> None:
         """Follow the cluster, for the VPAs of this cycle."""
         for source in self._sources:
             source.begin(vpas)
-        for key in self._known.keys() - vpas.keys():
-            del self._known[key]
+        for key in self._pods.keys() - vpas.keys():
+            self._known.pop(key, None)
+            del self._pods[key]
 
     def of(self, key: VpaKey, loaded: LoadedVpa) -> VpaLimits | None:
         """Return the limits of a VPA; None: there are none, or its pods aren't known."""
@@ -49,14 +63,31 @@ class LimitTable:
         return self._known[key]
 
     def _pod(self, key: VpaKey, loaded: LoadedVpa) -> PodShape | None:
-        """Return the shape of the newest pod, or else of the template of the target."""
-        found = self._usage.pod_shape(key)
-        if found is not None:
-            return found
-        template = loaded.resolution.template
-        if not template.spec.containers:
-            return None
-        return self._templates.get((template,), lambda: shape_of_template(template))
+        newest, template = self._usage.pod_shape(key), loaded.resolution.template
+        known = self._pods.get(key)
+        if known is None or known.newest is not newest or known.template is not template:
+            known = self._pods[key] = _Pod(newest, template, _next_pod(newest, template))
+        return known.shape
+
+
+def _next_pod(newest: PodShape | None, template: ResourcesTemplate) -> PodShape | None:
+    """Return the shape of the newest pod, or else of the template of the target.
+
+    Pods that are Pending aren't loaded. So if the pod was made from an older template, where its
+    rules say so, the pods to come have the rules of the present one.
+    """
+    if not template.spec.containers:
+        return newest
+    made = _shape(template)
+    if newest is None or may_come_from(newest.rules, made.rules):
+        return newest or made
+    return PodShape(made.rules, newest.spec)
+
+
+def _shape(template: ResourcesTemplate) -> PodShape:
+    """Return the shape of a template; equal rules are the same object, also as those of pods."""
+    shape = shape_of_template(template)
+    return PodShape(rules_pool.shared(shape.rules), shape.spec)
 
 
 def _is_same(one: PodShape, other: PodShape) -> bool:

@@ -24,6 +24,7 @@ from common.scheduling.eligibility import ANYWHERE, SchedulingRules, rules_of
 from common.scheduling.pod_claims import PodShape, is_only_regular, slim_spec
 
 _POOL = 1 << 16  # values of a kind; about as many as the largest clusters have workloads
+_NODE = "Node"  # the kind of the owner of static pods
 _RUNNING = ContainerState(running=ContainerStateRunning())
 
 _labels = InternPool[Mapping[str, str]](_POOL)
@@ -31,7 +32,7 @@ _labels = InternPool[Mapping[str, str]](_POOL)
 _KINDS = (SchedulablePodSpec, SchedulablePodSpecWithSidecars)
 _specs = {kind: InternPool[SchedulablePodSpec](_POOL) for kind in _KINDS}
 _whole_specs = InternPool[PodSpec](_POOL)
-_rules = InternPool[SchedulingRules](_POOL)
+rules_pool = InternPool[SchedulingRules](_POOL)
 _statuses = InternPool[tuple[ContainerStatus, ...]](_POOL)
 
 
@@ -47,15 +48,18 @@ class CachedPod(Pod, frozen=True, kw_only=True):
     # Moved from the spec: most pods have few distinct ones, and the same containers in both specs.
     rules: SchedulingRules = ANYWHERE
     whole_spec: PodSpec = PodSpec()  # with plain init containers, pod-level resources, overhead
+    static_on: str = ""  # the node of a static pod; empty for all others
 
     def __post_init__(self) -> None:
+        if any(each.kind == _NODE for each in self.metadata.owner_references or ()):
+            force_setattr(self, "static_on", sys.intern(self.spec.node_name))
         force_setattr(self, "metadata", _kept_meta(self.metadata))
         given = self.spec
         kept = _kept_spec(given)
         spec = _specs[type(kept)].shared(kept)
         whole = spec if is_only_regular(given) else _whole_specs.shared(slim_spec(given))
         force_setattr(self, "spec", spec)
-        force_setattr(self, "rules", _rules.shared(rules_of(given)))
+        force_setattr(self, "rules", rules_pool.shared(rules_of(given)))
         force_setattr(self, "whole_spec", whole)
         force_setattr(self, "status", _kept_status(self))
 

@@ -1,7 +1,7 @@
 """The recommender's informers."""
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,9 @@ from recommender.nodes.node_facts import NodeFacts
 from recommender.sources.autoscaler_reader import AutoscalerReader
 from recommender.sources.cached_pod import CachedPod, CachedPodWithSidecars
 from recommender.sources.oom_feed import OomFeed
+from recommender.sources.static_pods import StaticPods
+
+logger = logging.getLogger(__name__)
 
 NODES = Endpoint(
     "", "v1", endpoints.NODES.resource, endpoints.NODES.kind, CachedNode, namespaced=False
@@ -30,8 +33,8 @@ NODES = Endpoint(
 
 _NO_GATES = FeatureGates()
 _NO_NODES: Mapping[str, CachedNode] = {}
-_NODES_SECONDS = 5.0  # to wait for a list of nodes after the list of pods, which takes longer
-_QUOTAS_HOLD = 600.0  # seconds
+_ANSWERS_SECONDS = 60.0
+_HOLD = 600.0  # seconds for which nodes and quotas count that can't be read any more
 
 
 class Informers:
@@ -48,6 +51,7 @@ class Informers:
     ) -> None:
         self.client = client
         self.ooms = OomFeed()
+        self._static_pods = StaticPods()
         kept = CachedPodWithSidecars if features.native_sidecar else CachedPod
         pods: Endpoint[Pod] = replace(endpoints.PODS, type=kept)
         self.vpas: Cache[VerticalPodAutoscaler] = Cache(client, endpoints.VPAS, namespace=namespace)
@@ -57,7 +61,7 @@ class Informers:
             pods,
             namespace=namespace,
             field_selector="status.phase!=Pending",
-            on_change=with_boundary(self.ooms.on_pod, pods, errors),
+            on_change=with_boundary(self._on_pod, pods, errors),
         )
         self._evictions: Cache[Event] = Cache(
             client,
@@ -94,19 +98,15 @@ class Informers:
 
     def all(self) -> tuple[Cache[Any], ...]:
         """Return every cache, also those that cycles don't need."""
-        quotas = () if self.quotas is None else (self.quotas,)
-        return (*self._caches, self._checkpoints, self.nodes, *quotas)
+        return (*self._caches, self._checkpoints, self.nodes, *self._optional_quotas)
 
     def quotas_by_namespace(self) -> Mapping[str, Mapping[str, ResourceQuota]]:
         """Return the ResourceQuotas by namespace and name; an unchanged namespace is the same.
 
-        While their cache fails, the last ones hold for ten minutes: otherwise targets would grow
-        in an interruption that lasts seconds. Without the permission to read them there are none.
+        Without the permission to read them there are none.
         """
         quotas = self.quotas
-        if quotas is None or not (quotas.fresh or quotas.age() < _QUOTAS_HOLD):
-            return {}
-        return quotas.snapshot.by_namespace()
+        return quotas.snapshot.by_namespace() if quotas is not None and _holds(quotas) else {}
 
     @property
     def synced(self) -> bool:
@@ -119,19 +119,27 @@ class Informers:
         return self.client.reachable and all(cache.fresh for cache in self._caches)
 
     async def wait_synced(self) -> None:
-        """Wait until all caches have listed; from then on OOM kills count as new.
-
-        Wait for a short time for nodes, so that the first cycle caps to them as the next ones do.
-        """
+        """Wait until all caches have listed; from then on OOM kills count as new."""
         for cache in self._caches:
             await cache.wait_synced()
-        if self.quotas is not None:
-            await self.quotas.wait_tried()  # the first cycle must not publish targets without it
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_NODES_SECONDS):
-                await self.nodes.wait_tried()
-                await self._autoscalers.wait_read()
+        await self._wait_answered()
         self.ooms.go_live()
+
+    async def _wait_answered(self) -> None:
+        """Wait until nodes, autoscalers and quotas are returned or refused, a minute at most.
+
+        Otherwise the first cycle would publish targets without the caps of the next ones.
+        """
+        caches: tuple[Cache[Any], ...] = (self.nodes, *self._optional_quotas)
+        try:
+            async with asyncio.timeout(_ANSWERS_SECONDS):
+                for cache in caches:
+                    await cache.wait_answered()
+                await self._autoscalers.wait_answered()
+        except TimeoutError:
+            unknown = {each.endpoint.resource for each in caches if not each.answered}
+            extra = {"resources": sorted(unknown | self._autoscalers.unanswered)}
+            logger.warning("the first cycle starts without these resources", extra=extra)
 
     async def wait_targets(self) -> None:
         """Wait until the caches of VPAs and controllers have listed."""
@@ -141,10 +149,11 @@ class Informers:
     def node_facts(self) -> NodeFacts:
         """Return what is known about nodes, which are those of the whole cluster."""
         nodes = None
-        if self.nodes.synced:
+        if self.nodes.synced and _holds(self.nodes):
             nodes = self.nodes.snapshot.by_namespace().get("", _NO_NODES)
         return NodeFacts(
             nodes=nodes,
+            static_pods=self._static_pods.taken,
             daemon_sets=tuple(self._controllers.daemon_sets.snapshot.items()),
             autoscalers=self._autoscalers.known,
         )
@@ -154,11 +163,28 @@ class Informers:
         found, self._deleted = frozenset(self._deleted), set()
         return found
 
+    def _on_pod(self, change: Change[Pod]) -> None:
+        self._static_pods.on_pod(change)
+        self.ooms.on_pod(change)
+
     def _note_deleted(self, change: Change[OwnedObject]) -> None:
         if change.new is None and change.old is not None:
             meta = change.old.metadata
             self._deleted.add((meta.namespace, meta.name))
 
     @property
+    def _optional_quotas(self) -> tuple[Cache[ResourceQuota], ...]:
+        return () if self.quotas is None else (self.quotas,)
+
+    @property
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self.vpas, self.pods, self._evictions, *self._controllers.all())
+
+
+def _holds(cache: Cache[Any]) -> bool:
+    """Return True if the objects of a cache count.
+
+    While the cache fails, they count for ten minutes: otherwise targets would grow in an
+    interruption that lasts seconds.
+    """
+    return cache.fresh or cache.age() < _HOLD

@@ -10,10 +10,10 @@ import recommender.access
 import updater.access
 from common.flags import read_flags
 from common.kube.endpoints import LEASES, SECRETS, VPAS, Access, Permission
+from common.kube.node_autoscalers import CONFIG_MAPS, STATUS_NAME, STATUS_NAMESPACE
 from common.read_api.reviews import API_SERVER_NAMESPACE, ENDPOINT_SLICES
 from recommender.settings import RecommenderSettings
 from role_rules import DRY_RUN, NAMESPACE_VPAS, bound_roles, granted, objects
-from updater.capacity.detection import CONFIG_MAPS, STATUS_NAME, STATUS_NAMESPACE
 from updater.settings import UpdaterSettings
 
 

@@ -30,6 +30,12 @@ ANSWERS = [
     ("a group without them", {GROUP: VERSIONS, f"{GROUP}/v1": Reply(body={"resources": []})}, WAIT),
     ("Karpenter has a NodePool", {KARPENTER: VERSIONS, POOLS: ONE_POOL}, OFF),
     ("Karpenter has none", {KARPENTER: VERSIONS, POOLS: NO_POOLS}, WAIT),
+    (
+        "a NodePool of an older version",
+        {KARPENTER: BETA, "GET /apis/karpenter.sh/v1beta1/nodepools": ONE_POOL},
+        OFF,
+    ),
+    ("Karpenter is older than NodePools", {KARPENTER: BETA}, OFF),
     ("NodePools are forbidden", {KARPENTER: VERSIONS, POOLS: FORBIDDEN}, OFF),
     ("NodePools fail", {KARPENTER: VERSIONS, POOLS: BROKEN}, OFF),
     ("the cluster autoscaler", {STATUS: CONFIG_MAP}, OFF),

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from common.kube import endpoints
+from common.kube.node_autoscalers import NODE_POOLS
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.cap_mode import CAP_ANNOTATION, CapMode
 from recommender.nodes.node_shapes import DEPARTURE
 from recommender.nodes.shape_flag import parse_shape
-from recommender.sources.autoscaler_reader import NODE_POOLS
 from recommender_harness import (
     METRICS,
     WEB,
@@ -68,6 +68,18 @@ async def test_a_target_above_all_nodes_is_capped() -> None:
         )
 
 
+async def test_static_pods_take_room_on_their_node() -> None:
+    proxy = named("kube-proxy-small", namespace="kube-system", status={"phase": "Running"})
+    proxy["metadata"]["ownerReferences"] = [{"kind": "Node", "name": "small"}]
+    container = {"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}
+    proxy["spec"] = {"nodeName": "small", "containers": [container]}
+    async with FakeApi() as api:
+        prepare_large(api, SMALL, pods=[pod(), proxy])
+        async with running(api) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == "1900m"
+
+
 async def test_a_larger_node_ends_the_cap_and_its_condition() -> None:
     async with FakeApi() as api:
         prepare_large(api, SMALL)
@@ -113,20 +125,42 @@ async def test_pods_that_may_run_on_no_node_keep_their_target() -> None:
 
 
 async def test_the_template_counts_without_pods() -> None:
-    given = {"containers": [{"name": "app"}], "nodeSelector": {"disk": "ssd"}}
-    made = deployment()
-    made["spec"]["template"] = {"spec": given}
+    made, selected = deployment(), pod()
+    made["spec"]["template"] = {"spec": {"containers": [{"name": "app"}]}}
+    selected["spec"]["nodeSelector"] = {"disk": "ssd"}
     async with FakeApi() as api:
-        prepare_large(api, SMALL, deployments=[made])
+        prepare_large(api, SMALL, pods=[selected], deployments=[made])
         async with running(api) as process:
             await process.cycle()
-            assert target(api)["cpu"] == "2"
-            gone = pod()
+            assert conditions(api)["ExceedsKnownNodes"] == NO_NODE
             feed = WatchProtocol(process.informers.pods.endpoint.type, resource_version="1").feed
-            gone["metadata"]["resourceVersion"] = "2"
-            process.informers.pods._apply(next(feed(watch_line("DELETED", gone))))
+            selected["metadata"]["resourceVersion"] = "2"
+            process.informers.pods._apply(next(feed(watch_line("DELETED", selected))))
             await process.cycle()
-        assert conditions(api)["ExceedsKnownNodes"] == NO_NODE
+        assert target(api)["cpu"] == "2"
+
+
+SELECTING = [
+    pytest.param({"pool": "small"}, "2", id="another node: its pods are Pending"),
+    pytest.param({"pool": "large"}, "9616m", id="the same node"),
+    pytest.param({}, "9616m", id="none, and admission may have added that of the pod"),
+]
+
+
+@pytest.mark.parametrize(("selector", "cpu"), SELECTING)
+async def test_the_rules_of_a_new_template_count_before_its_pods_run(
+    selector: dict[str, str], cpu: str
+) -> None:
+    large, small = node("large", cpu="16", memory="64Gi"), node("small", cpu="2", memory="4Gi")
+    large["metadata"]["labels"], small["metadata"]["labels"] = {"pool": "large"}, {"pool": "small"}
+    old, made = pod(), deployment()
+    old["spec"]["nodeSelector"] = {"pool": "large"}
+    made["spec"]["template"] = {"spec": {"containers": [{"name": "app"}], "nodeSelector": selector}}
+    async with FakeApi() as api:
+        prepare_large(api, large, small, pods=[old], deployments=[made])
+        async with running(api) as process:
+            await process.cycle()
+        assert target(api)["cpu"] == cpu
 
 
 async def test_an_autoscaler_may_make_a_larger_node() -> None:

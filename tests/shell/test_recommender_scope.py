@@ -112,6 +112,7 @@ async def test_with_one_namespace_only_that_is_requested(tmp_path: Path) -> None
         elsewhere = {each.path for each in api.requests if "/namespaces/shop/" not in each.path}
         assert elsewhere == {
             "/api/v1/nodes",
+            "/apis/karpenter.sh",
             "/apis/karpenter.sh/v1/nodepools",
             "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",
         }

@@ -4,36 +4,26 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
-import msgspec
-
-from common.api.base import Wire
-from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
+from common.errors import DecodeError, KubeError
 from common.kube.client import KubeClient
 from common.kube.discovery import served_resources, served_versions
-from common.kube.endpoints import Endpoint, version_path
+from common.kube.node_autoscalers import (
+    STATUS_NAME,
+    STATUS_NAMESPACE,
+    cluster_autoscaler_is_visible,
+    karpenter_is_visible,
+)
 from updater.capacity.capacity_requests import CapacityMode
 
 logger = logging.getLogger(__name__)
 
 GROUP = "autoscaling.x-k8s.io"
-KARPENTER = "karpenter.sh"
 REQUEST_RESOURCES = ("capacitybuffers", "provisioningrequests")
-STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
-CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
-NODE_POOLS = Endpoint(KARPENTER, "v1", "nodepools", "NodePool", dict[str, Any], namespaced=False)
 
 REFRESH = timedelta(minutes=5)
 STALE_NODES = timedelta(minutes=5)
 _SECONDS = 10.0  # for all requests of one detection
-
-
-class _NodePools(Wire, frozen=True, kw_only=True):
-    items: tuple[msgspec.Raw, ...] | None = None
-
-
-_pools = msgspec.json.Decoder(_NodePools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,36 +141,16 @@ class CapacityDetection:
     async def _autoscaler(self) -> dict[str, str]:
         unreadable = []
         try:
-            if await self._has_node_pools():
+            if await karpenter_is_visible(self._client):
                 return {"autoscaler": "Karpenter"}
         except (KubeError, DecodeError):
             unreadable.append("NodePools of Karpenter")
         try:
-            await self._client.get(CONFIG_MAPS, STATUS_NAME, namespace=STATUS_NAMESPACE)
-        except NotFoundError:
-            pass
+            if await cluster_autoscaler_is_visible(self._client):
+                return {"autoscaler": "cluster autoscaler"}
         except (KubeError, DecodeError):
             unreadable.append(f"ConfigMap {STATUS_NAMESPACE}/{STATUS_NAME}")
-        else:
-            return {"autoscaler": "cluster autoscaler"}
         return {"unreadable": " and ".join(unreadable)}
-
-    async def _has_node_pools(self) -> bool:
-        """Return whether Karpenter has a NodePool, or may have one that the updater can't list."""
-        for version in await served_versions(self._client, KARPENTER):
-            path = f"{version_path(KARPENTER, version)}/{NODE_POOLS.resource}"
-            try:
-                body = await self._client.request("GET", path, query={"limit": 1})
-            except NotFoundError:
-                continue
-            except ForbiddenError:
-                return True
-            try:
-                if _pools.decode(body).items:
-                    return True
-            except msgspec.DecodeError as error:
-                raise DecodeError(f"NodePools: {error}") from error
-        return False
 
     async def _served(self) -> set[str]:
         found: set[str] = set()

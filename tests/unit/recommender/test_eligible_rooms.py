@@ -8,9 +8,11 @@ import pytest
 
 from common.scheduling.pod_claims import claims_of, shape_of_template
 from common.scheduling.room import Room
-from node_objects import GIB, by_name, daemon_set, node, rules
+from node_objects import GIB, by_name, daemon_set, node, node_pool, rules
 from recommender.nodes.cached_node import CachedNode
 from recommender.nodes.eligible_rooms import DaemonSetNeed, RoomFinder
+from recommender.nodes.node_pools import shape_of_pool
+from recommender.nodes.node_shapes import DEPARTURE, HOSTNAME
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = node("small", cpu="4", memory="16Gi")
@@ -114,3 +116,91 @@ def test_rooms_follow_nodes_and_daemon_sets() -> None:
     assert [each.room.cpu for each in found.rooms(anywhere)] == [64000]
     found.update((), (need(),))
     assert [each.room.cpu for each in found.rooms(anywhere)] == [63500]
+
+
+def test_a_pod_that_names_a_host_sees_the_node_for_a_time_after_it_has_gone() -> None:
+    found, pinned = finder([SMALL, LARGE]), rules(nodeSelector={HOSTNAME: "small"})
+    other = node("small2", cpu="4", memory="16Gi")
+    found.index.update(by_name(SMALL, LARGE, other), NOW)
+    found.update((), ())
+    for nodes, now, want in (
+        ([SMALL, LARGE, other], NOW, [False]),
+        ([LARGE, other], NOW, [True]),
+        ([LARGE, other], NOW + DEPARTURE, []),
+    ):
+        found.index.update(by_name(*nodes), now)
+        found.update((), ())
+        assert [each.shape.has_departed for each in found.rooms(pinned)] == want
+    assert [each.room.cpu for each in found.rooms(rules())] == [64000]
+
+
+def test_rules_see_a_label_that_a_node_gets_later() -> None:
+    found, selected = finder([SMALL]), rules(nodeSelector={"disk": "ssd"})
+    assert found.rooms(selected) == ()
+    version = found.version
+    found.index.update(by_name(node("small", labels={"disk": "ssd"})), NOW)
+    found.update((), ())
+    assert found.version > version
+    assert [each.room.cpu for each in found.rooms(selected)] == [4000]
+
+
+def test_daemon_sets_see_a_label_that_a_node_gets_later() -> None:
+    agent = need(nodeSelector={"disk": "ssd"})
+    found = finder([SMALL], agent)
+    assert [each.room.cpu for each in found.rooms(rules())] == [4000]
+    found.index.update(by_name(node("small", labels={"disk": "ssd"})), NOW)
+    found.update((), (agent,))
+    assert [each.room.cpu for each in found.rooms(rules()) if not each.shape.guess] == [3500]
+
+
+CORES, TYPE = "karpenter.k8s.aws/instance-cpu", "node.kubernetes.io/instance-type"
+SIZED = node_pool(
+    (CORES, "In", ("2", "64")),
+    ("karpenter.k8s.aws/instance-memory", "Lt", ("262145",)),
+    ("karpenter.k8s.aws/instance-family", "In", ("m5",)),
+    ("zone", "In", ("a", "b")),
+)
+NOT_KNOWN = "The size of the nodes of NodePool general with the {} that the pods ask for is"
+
+NAMED = [
+    ("nothing", {}, ""),
+    ("one of several numbers of cores", {"nodeSelector": {CORES: "2"}}, CORES),
+    ("an open type", {"nodeSelector": {TYPE: "m5.large"}}, TYPE),
+    ("its only family", {"nodeSelector": {"karpenter.k8s.aws/instance-family": "m5"}}, ""),
+    ("a label that is no size", {"nodeSelector": {"zone": "a"}}, ""),
+    (
+        "a type by affinity",
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchExpressions": [
+                                    {"key": TYPE, "operator": "In", "values": ["m5.large"]}
+                                ]
+                            }
+                        ]
+                    }
+                }
+            }
+        },
+        TYPE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "key"), [pytest.param(*case, id=name) for name, *case in NAMED])
+def test_a_pool_is_a_guess_for_pods_that_name_a_size(spec: Any, key: str) -> None:
+    found = RoomFinder()
+    found.update((shape_of_pool(SIZED),), ())
+    (room,) = found.rooms(rules(**spec))
+    assert room.shape.guess.startswith(NOT_KNOWN.format(key) if key else "")
+    assert bool(room.shape.guess) is bool(key)
+
+
+def test_the_node_of_a_type_that_pods_name_is_no_guess() -> None:
+    found = finder([node(labels={TYPE: "m5.large"})])
+    assert [each.shape.guess for each in found.rooms(rules(nodeSelector={TYPE: "m5.large"}))] == [
+        ""
+    ]

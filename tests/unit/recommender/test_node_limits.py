@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import PodSpec
 from common.labels import NOTHING
+from common.runtime.object_errors import ObjectErrors
 from common.scheduling.eligibility import ANYWHERE
 from common.scheduling.pod_claims import PodShape
 from fixed_clock import FixedClock
@@ -76,7 +78,11 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.limits = NodeLimits(
-            lambda: self.facts, mode=self.mode, flags=self.flags, clock=self.clock
+            lambda: self.facts,
+            mode=self.mode,
+            flags=self.flags,
+            clock=self.clock,
+            errors=ObjectErrors("recommender", CollectorRegistry()),
         )
 
     def limit(self, one: LoadedVpa | None = None) -> PodLimit | None:

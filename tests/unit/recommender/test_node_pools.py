@@ -2,14 +2,18 @@
 
 import re
 
+import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from common.api.meta import ObjectMeta
 from common.quantity import MAX_INT64
+from common.runtime.object_errors import Boundary, ObjectErrors
 from common.scheduling.eligibility import is_eligible
 from common.scheduling.room import Room
 from node_objects import GIB, MIB, node_pool, rules
 from recommender.nodes.autoscalers import Autoscalers, makeable_shapes
-from recommender.nodes.node_pools import NodePool, allocatable, shape_of_pool
+from recommender.nodes.node_pools import NodePool, UnreadPool, allocatable, shape_of_pool
 from recommender.nodes.shape_flag import parse_shape
 
 CPU, MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-memory"
@@ -18,7 +22,7 @@ BOTH = ((CPU, "In", ("4", "16", "8")), (MEMORY, "Lt", ("65537",)))
 
 def left(cpu: int, memory: int) -> Room:
     """Return what pods can request on an instance of Karpenter with this many cores and MiB."""
-    room = allocatable(Room(cpu * 1000, int(memory * MIB * 0.925), 0))
+    room = allocatable(Room(cpu * 1000, memory * MIB * 925 // 1000, 0))
     return Room(room.cpu, room.memory, MAX_INT64)
 
 
@@ -81,6 +85,13 @@ SIZES = [
         {"cpu": "2", "memory": "4Gi"},
         allocatable(Room(2000, 4 * GIB, MAX_INT64)),
         "NodePool general does not bound the cpu and the memory of its nodes",
+    ),
+    (
+        "more digits than can be parsed",
+        ((CPU, "In", ("9" * 5000,)), BOTH[1]),
+        None,
+        Room(MAX_INT64, left(1, 65536).memory, MAX_INT64),
+        "NodePool general does not bound the cpu of its nodes",
     ),
     (
         "no number",
@@ -172,12 +183,34 @@ FLAG = parse_shape("cpu=64,memory=256Gi")
 STATUS = "A cluster autoscaler reports"
 UNREAD = "A cluster autoscaler may make"
 
+UNREAD_POOL = "NodePool odd may make a larger node, because it can't be read"
+
+
+def boundary(name: str) -> Boundary:
+    errors = ObjectErrors("recommender", CollectorRegistry())
+    return errors.around("node_pool", "NodePool", "", name)
+
+
 MAKEABLE = [
     ("no autoscaler", False, (), (), []),
     ("a cluster autoscaler", True, (), (), [STATUS]),
     ("its status can't be read", None, (), (), [UNREAD]),
     ("pools", False, (BOUNDED, OPEN), (), ["NodePool bounded", "NodePool open"]),
     ("pools can't be read", False, None, (), ["Karpenter may make"]),
+    (
+        "one of the pools can't be read",
+        False,
+        (BOUNDED, UnreadPool("odd")),
+        (),
+        ["NodePool bounded", UNREAD_POOL],
+    ),
+    (
+        "a flag replaces a pool that can't be read",
+        False,
+        (UnreadPool("odd"),),
+        (FLAG,),
+        ["--node-shape=cpu=64,memory=256Gi"],
+    ),
     (
         "a flag replaces all guesses",
         True,
@@ -201,15 +234,38 @@ MAKEABLE = [
 )
 def test_nodes_that_could_be_made(
     reports: bool | None,  # noqa: FBT001 - a column of the table
-    pools: tuple[NodePool, ...] | None,
+    pools: tuple[NodePool | UnreadPool, ...] | None,
     flags: tuple[object, ...],
     titles: list[str],
 ) -> None:
-    found = makeable_shapes(Autoscalers(reports=reports, node_pools=pools), flags)  # type: ignore[arg-type]
+    known = Autoscalers(reports=reports, node_pools=pools)
+    found = makeable_shapes(known, flags, boundary)  # type: ignore[arg-type]
     assert len(found) == len(titles)
     for shape, title in zip(found, titles, strict=True):
         assert shape.title.startswith(title)
         assert bool(shape.guess) is ("open" in title or "autoscaler" in title or "may" in title)
+
+
+def test_a_pool_that_causes_an_error_may_make_any_node(caplog: pytest.LogCaptureFixture) -> None:
+    broken = msgspec.structs.replace(OPEN, metadata=ObjectMeta(name="odd"), spec=None)
+    known = Autoscalers(reports=False, node_pools=(BOUNDED, broken))
+    bounded, odd = makeable_shapes(known, (), boundary)
+    assert (bounded.guess, odd.guess) == ("", UNREAD_POOL)
+    assert is_eligible(rules(nodeSelector={"anything": "fits"}), odd.traits)
+    assert [record.__dict__["object"] for record in caplog.records] == ["NodePool odd"]
+
+
+HUGE = [
+    pytest.param("9" * 400, id="above every amount"),
+    pytest.param(str(2**63), id="one above the largest"),
+    pytest.param(str(2**63 - 1), id="the largest"),
+]
+
+
+@pytest.mark.parametrize("amount", HUGE)
+def test_a_huge_size_is_the_largest_amount(amount: str) -> None:
+    shape = shape_of_pool(node_pool((CPU, "In", (amount,)), (MEMORY, "In", (amount,))))
+    assert (shape.room, shape.guess) == (Room(MAX_INT64, MAX_INT64, MAX_INT64), "")
 
 
 SHAPES = [

@@ -5,10 +5,12 @@ import pytest
 
 from common.api.scheduling import SchedulablePodSpec, Taint
 from common.scheduling.eligibility import (
+    ANYWHERE,
     NodeTraits,
     SchedulingRules,
     is_eligible,
     keys_of,
+    may_come_from,
     rules_of,
 )
 
@@ -195,3 +197,40 @@ def test_transient_taints_say_nothing_of_a_node() -> None:
     node = NodeTraits(taints=(*transient, *GPU.taints))
     assert node.without_transient_taints() == NodeTraits(taints=GPU.taints)
     assert GPU.without_transient_taints() is GPU
+
+
+SSD = requiring(("disk", "In", ["ssd"]))
+TOLERANT = rules('{"tolerations": [{"key": "gpu", "operator": "Exists"}]}')
+ADDED = rules(
+    """{"nodeSelector": {"size": "large", "team": "web"}, "tolerations": [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    ]}"""
+)
+OF_DAEMON_SET = terms(
+    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+)
+
+TEMPLATES = [
+    ("no rules at all", ANYWHERE, ANYWHERE, True),
+    ("admission added a selector and a toleration", ADDED, selecting(size="large"), True),
+    ("admission added a toleration", ADDED, TOLERANT, True),
+    ("admission added an affinity", SSD, ANYWHERE, True),
+    ("the template got a selector", ANYWHERE, selecting(size="large"), False),
+    ("the template got another value", ADDED, selecting(size="small"), False),
+    ("the template got a toleration", selecting(size="large"), TOLERANT, False),
+    ("equal affinity", SSD, SSD, True),
+    ("the template got an affinity", ANYWHERE, SSD, False),
+    ("the template got another affinity", SSD, requiring(("disk", "In", ["hdd"])), False),
+    ("a DaemonSet without an affinity", OF_DAEMON_SET, ANYWHERE, True),
+    ("a DaemonSet replaces the affinity in its pods", OF_DAEMON_SET, SSD, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("pod", "template", "may"), [pytest.param(*case, id=name) for name, *case in TEMPLATES]
+)
+def test_pods_that_may_come_from_a_template(
+    pod: SchedulingRules, template: SchedulingRules, *, may: bool
+) -> None:
+    assert may_come_from(pod, template) is may
