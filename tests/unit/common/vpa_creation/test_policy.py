@@ -225,7 +225,7 @@ _TEXTS = st.one_of(
 )
 
 
-@given(st.dictionaries(st.builds(PREFIX.__add__, _SETTINGS), _TEXTS))
+@given(st.dictionaries(st.builds(PREFIX.__add__, _SETTINGS), _TEXTS, max_size=3))
 def test_any_annotations_are_a_policy_or_an_error(annotations: dict[str, str]) -> None:
     """An exception of another type would end the recommender."""
     with contextlib.suppress(SettingError):
