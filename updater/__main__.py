@@ -32,6 +32,7 @@ from updater.actuation import PodActuator, TemplatePods
 from updater.capacity.detection import CapacityDetection
 from updater.capacity.provisioner import Provisioner
 from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.capacity.request_client import RequestClient
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -100,13 +101,17 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
         history = ActionHistory()
         provisioner = Provisioner(
-            client,
-            writer,
+            RequestClient(
+                client,
+                writer,
+                namespace=settings.vpa_object_namespace,
+                timeout=settings.capacity_timeout,
+            ),
             pods=caches.pods,
             controllers=caches.controllers,
             clock=clock,
             limits=ProvisioningLimits(timeout=settings.capacity_timeout),
-            namespace=settings.vpa_object_namespace,
+            errors=errors,
         )
 
         async def plan(scope: Scope) -> PassPreview | NotNow:

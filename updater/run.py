@@ -182,9 +182,7 @@ class Updater:
     async def _provision(self, provisioner: CapacityProvisioner) -> CapacityRequests:
         """Request the capacity that the pass lacked; return the state of all requests."""
         demands = tuple(chain.from_iterable(self._state.demands.values()))
-        with self._metrics.object_errors.around("provision", "Updater", "", "capacity"):
-            return await provisioner.reconcile(demands, now=self._clock.now())
-        return CapacityRequests(unavailable="an unexpected error, which the log has")
+        return await provisioner.reconcile(demands, now=self._clock.now())
 
     @property
     def waits_for_room(self) -> bool:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from builders import container
 from capacity_definitions import BUFFERS, REQUESTS, capacity_definition
@@ -15,8 +16,11 @@ from common.api.core import PodSpec
 from common.errors import NotLeadingError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, NODES, POD_TEMPLATES, PODS, Endpoint
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.object_errors import ObjectErrors
 from common.scheduling.room import Room
 from common.target.owners import Controller
+from fake_api import FakeApi, Reply
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
@@ -26,6 +30,7 @@ from synced_caches import following
 from updater.capacity.capacity_requests import CapacityDemand, CapacityRequests, RequestStage
 from updater.capacity.provisioner import Provisioner
 from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.capacity.request_client import RequestClient
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
 from workloads import DEFINITIONS
@@ -51,6 +56,20 @@ def demand(workload: Controller = WEB, *, cpu: int = 1000, count: int = 2) -> Ca
     )
 
 
+def provisioner_of(
+    client: KubeClient, writer: KubeClient, caches: Caches, clock: Clock
+) -> Provisioner:
+    limits = ProvisioningLimits()
+    return Provisioner(
+        RequestClient(client, writer, namespace="", timeout=limits.timeout),
+        pods=caches.pods,
+        controllers=caches.controllers,
+        clock=clock,
+        limits=limits,
+        errors=ObjectErrors("updater", CollectorRegistry()),
+    )
+
+
 @dataclass
 class World:
     """A sandbox with a Deployment of two pods, and a provisioner."""
@@ -66,14 +85,12 @@ class World:
         self.provisioner = self.new_process()
 
     def new_process(self, *, leads: Callable[[], None] = lambda: None) -> Provisioner:
-        return Provisioner(
-            self.client,
-            self.client.guarded(leads),
-            pods=self.caches.pods,
-            controllers=self.caches.controllers,
-            clock=self.clock,
-            limits=ProvisioningLimits(),
-        )
+        return provisioner_of(self.client, self.client.guarded(leads), self.caches, self.clock)
+
+    def refuse(self, resource: str, verb: str, refusal: Refusal, **limits: Any) -> None:
+        """Refuse calls from now on."""
+        calls, effect = Calls(resource=resource, verb=verb), Effect(refuse=refusal)
+        self.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, **limits))
 
     async def serve(self, *kinds: Endpoint[dict[str, Any]]) -> None:
         for kind in kinds or (BUFFERS,):
@@ -356,11 +373,7 @@ def test_objects_of_others_stay() -> None:
 def test_nothing_is_left_of_a_creation_that_fails_half_way(fails: str) -> None:
     async def check(opened: World) -> None:
         await opened.serve()
-        opened.cluster.api.faults.add(
-            ApiFault(
-                calls=Calls(resource=fails, verb="create"), effect=Effect(refuse=Refusal.FORBIDDEN)
-            )
-        )
+        opened.refuse(fails, "create", Refusal.FORBIDDEN)
         refused = (await opened.pass_(demand())).by_workload[WEB]
         assert refused.stage is RequestStage.REFUSED
         assert refused.until - opened.clock.now() == timedelta(minutes=15)
@@ -392,7 +405,6 @@ def test_without_the_apis_requests_are_unavailable_until_they_are_served() -> No
     async def check(opened: World) -> None:
         found = await opened.pass_(demand())
         assert found.unavailable == "neither CapacityBuffer nor ProvisioningRequest is served"
-        assert found.by_workload[WEB].stage is RequestStage.REFUSED
         await opened.serve()
         assert (await opened.pass_()).unavailable
         await asyncio.sleep(300)
@@ -410,10 +422,7 @@ def test_without_the_rights_requests_are_unavailable(
 
     async def check(opened: World) -> None:
         await opened.serve()
-        fault = ApiFault(
-            calls=Calls(resource=refused, verb="list"), effect=Effect(refuse=Refusal.FORBIDDEN)
-        )
-        opened.cluster.api.faults.add(fault)
+        opened.refuse(refused, "list", Refusal.FORBIDDEN)
         for _ in range(3):
             assert (await opened.pass_(demand())).unavailable
             await asyncio.sleep(900)
@@ -476,6 +485,72 @@ def test_an_idle_provisioner_lists_every_ten_minutes() -> None:
     in_world(check)
 
 
+# Failures of the API server
+
+
+@pytest.mark.parametrize("refusal", [Refusal.INTERNAL, Refusal.UNAVAILABLE, Refusal.OVERLOADED])
+def test_after_a_failure_the_last_requests_count(
+    refusal: Refusal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        requested = await opened.pass_(demand())
+        opened.refuse("capacitybuffers", "list", refusal, end=62)
+        await asyncio.sleep(1)
+        assert await opened.pass_(demand()) == requested
+        await asyncio.sleep(60)
+        assert await opened.pass_(demand()) == requested
+        assert await opened.sizes() == [2]
+
+    in_world(check)
+    lines = [each for each in caplog.records if each.message == "capacity requests not updated"]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unavailable"),
+    [pytest.param(290, False, id="within 5 minutes"), pytest.param(310, True, id="after them")],
+)
+def test_failures_that_last_make_requests_unavailable(seconds: float, *, unavailable: bool) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.refuse("podtemplates", "list", Refusal.INTERNAL, end=seconds + 60)
+        await opened.pass_(demand())
+        await asyncio.sleep(seconds)
+        assert bool((await opened.pass_(demand())).unavailable) is unavailable
+        await asyncio.sleep(60)
+        assert not (await opened.pass_(demand())).unavailable
+
+    in_world(check)
+
+
+async def test_after_an_unexpected_error_the_last_requests_count() -> None:
+    """The Deployment that the API server returns has no template."""
+    group = "GET /apis/autoscaling.x-k8s.io"
+    buffers = f"{group}/v1beta1/capacitybuffers"
+    replies = {
+        group: Reply(body={"versions": [{"version": "v1beta1"}]}),
+        f"{group}/v1beta1": Reply(body={"resources": [{"name": "capacitybuffers"}]}),
+        buffers: Reply(body={"metadata": {}, "items": []}),
+        "GET /api/v1/podtemplates": Reply(body={"metadata": {}, "items": []}),
+        "GET /apis/apps/v1/namespaces/shop/deployments/web": Reply(body={}),
+    }
+    async with FakeApi() as api, api.client() as client:
+        for route, reply in replies.items():
+            api.on(route, reply)
+        clock = SystemClock()
+        caches = Caches.following(client)
+        provisioner = provisioner_of(client, client, caches, clock)
+        requests = await provisioner.reconcile([demand()], now=clock.now())
+        assert requests == CapacityRequests()
+        later = clock.now() + timedelta(minutes=5, seconds=1)
+        requests = await provisioner.reconcile([demand()], now=later)
+        assert requests.unavailable == "an unexpected error, which the log has"
+
+
 def test_a_creation_without_an_answer_is_found_in_the_next_pass() -> None:
     async def check(opened: World) -> None:
         await opened.serve()
@@ -499,7 +574,7 @@ def test_a_slow_api_server_delays_a_pass_by_half_a_minute_at_most() -> None:
         slow = ApiFault(calls=Calls(verb="create"), effect=Effect(delay=20))
         end = opened.cluster.api.faults.add(slow)
         began = opened.clock.now()
-        assert (await opened.pass_(demand())).unavailable == "the API server is slow"
+        assert not (await opened.pass_(demand())).unavailable
         assert opened.clock.now() - began == timedelta(seconds=30)
         end()
         await asyncio.sleep(30)

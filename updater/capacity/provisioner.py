@@ -5,17 +5,15 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from common.api.provisioning import CapacityRequestObject
-from common.errors import DecodeError, KubeError, NotFoundError, NotLeadingError, UnreachableError
+from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
 from common.kube.cache import Cache
-from common.kube.client import KubeClient, PatchType
-from common.kube.endpoints import POD_TEMPLATES, Endpoint
 from common.kube.targets import ControllerCaches
 from common.runtime.clock import Clock
+from common.runtime.object_errors import Boundary, ObjectErrors
 from common.target.owners import Controller, controller_of
 from updater.capacity.capacity_requests import (
+    NO_REQUESTS,
     CapacityDemand,
     CapacityRequest,
     CapacityRequests,
@@ -24,39 +22,25 @@ from updater.capacity.capacity_requests import (
 from updater.capacity.provisioning_plan import (
     NO_STATE,
     CapacityObject,
-    Creation,
     ProvisioningLimits,
     ProvisioningPlan,
-    RequestKind,
     paused,
     plan_provisioning,
     request_of_pause,
     settle,
 )
-from updater.capacity.request_apis import REQUESTING_WORKLOADS, RequestApis, discover, preferred
-from updater.capacity.request_objects import (
-    MANAGED_BY,
-    parse_object,
-    pod_template,
-    request_body,
-    resize_patch,
-)
-from updater.snapshot.live_pod import MANAGER, LivePod
+from updater.capacity.request_client import RequestClient
+from updater.snapshot.live_pod import LivePod
 from updater.snapshot.workload_size import group_size, workload_of
 
 logger = logging.getLogger(__name__)
 
 _TICK = 1.0  # seconds between checks of requests whose places may be taken
-_REDISCOVER = timedelta(minutes=5)  # while no API is served
-_REDISCOVER_SERVED = timedelta(hours=1)  # for a newer version
+_NOT_SERVED_AGAIN = timedelta(minutes=5)  # until the next look
 _LIST_AGAIN = timedelta(minutes=10)  # without demands and objects
 _LONGEST = 30.0  # seconds for all calls after a pass
-_SELECTOR = f"{MANAGED_BY}={MANAGER}"
-_TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
-    endpoint.kind: endpoint.as_dicts() for endpoint in REQUESTING_WORKLOADS
-}
+_LONGEST_OUTAGE = timedelta(minutes=5)
 _NOT_SERVED = "neither CapacityBuffer nor ProvisioningRequest is served"
-_TRANSIENT = (NotLeadingError, UnreachableError)  # the caller retries in the next pass
 
 
 @dataclass(slots=True)
@@ -67,46 +51,34 @@ class _Present:
     pods: Mapping[Controller, Collection[str]] = field(default_factory=dict)  # UIDs, on nodes then
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """The objects of the API server with our label."""
-
-    objects: Sequence[CapacityObject] = ()
-    unreadable: Sequence[tuple[RequestKind, str, str, str]] = ()  # with namespace, name and UID
-    templates: Sequence[tuple[str, str, str]] = ()  # namespace, name and UID
-
-
 class Provisioner:
     """Keeps one CapacityBuffer or ProvisioningRequest for each workload with demand.
 
-    ``client`` reads, and ``writer`` writes while this process leads. ``reconcile`` is called after
-    each pass, without demands too, because a former process may have left objects. Between passes
-    ``run`` removes what the replacements have taken. All objects that have our label in
-    ``namespace`` are ours; empty: in all namespaces.
+    ``reconcile`` is called after each pass, without demands too, because a former process may have
+    left objects. Between passes ``run`` removes what the replacements have taken. All objects that
+    ``objects`` lists are ours.
     """
 
     def __init__(
         self,
-        client: KubeClient,
-        writer: KubeClient,
+        objects: RequestClient,
         *,
         pods: Cache[LivePod],
         controllers: ControllerCaches,
         clock: Clock,
         limits: ProvisioningLimits,
-        namespace: str = "",
+        errors: ObjectErrors,
     ) -> None:
-        self._client = client
-        self._writer = writer
+        self._objects = objects
         self._pods = pods
         self._controllers = controllers
         self._clock = clock
         self._limits = limits
-        self._namespace = namespace
-        self._apis: RequestApis = {}
-        self._discover_at: datetime | None = None  # None: now
+        self._errors = errors
         self._listed_at: datetime | None = None
         self._problem: tuple[str, datetime] | None = None  # and when it is tried again
+        self._failing_since: datetime | None = None
+        self._last = NO_REQUESTS
         self._present = _Present()
         self._state = NO_STATE
         self._lock = asyncio.Lock()
@@ -117,23 +89,20 @@ class Provisioner:
     ) -> CapacityRequests:
         """Create, resize, replace and delete objects so that they match the demands.
 
-        No error is raised: what the API server refuses is logged once, and reported as refused.
+        No error is raised. What the API server refuses is logged once, and reported as refused or
+        unavailable. After a failure the last requests count, for five minutes at most.
         """
-        async with self._lock:
-            if self._is_blocked(now):
-                return self._unavailable(demands)
-            if self._is_idle(demands, now):
-                return CapacityRequests()
+        failure = "an unexpected error, which the log has"
+        with self._boundary():
             try:
-                async with asyncio.timeout(_LONGEST):
-                    return await self._reconcile(demands, now)
-            except (KubeError, DecodeError) as error:
-                gone = isinstance(error, NotFoundError)
-                self._block(str(error), now, pause=_REDISCOVER if gone else None)
+                async with asyncio.timeout(_LONGEST), self._lock:
+                    self._last = await self._reconcile_unless_blocked(demands, now)
+                    return self._last
             except TimeoutError:
-                self._block("the API server is slow", now, pause=_REDISCOVER)
-                self._listed_at = None  # the next pass finds what was created
-            return self._unavailable(demands)
+                failure = "the API server is slow"
+            except (KubeError, DecodeError) as error:
+                failure = str(error)
+        return self._after_failure(failure, now)
 
     async def run(self) -> None:
         """Remove requests between passes as soon as replacements have taken their places."""
@@ -143,66 +112,44 @@ class Provisioner:
             async with self._lock:
                 await self._settle(self._clock.now())
 
-    async def _reconcile(
+    async def _reconcile_unless_blocked(
         self, demands: Sequence[CapacityDemand], now: datetime
     ) -> CapacityRequests:
-        listed = await self._list(now)
-        await self._clear(listed)
-        kind = preferred(self._apis)
+        if self._is_blocked(now):
+            return self._unavailable()
+        if self._is_idle(demands, now):
+            return NO_REQUESTS
+        try:
+            requests = await self._reconcile(demands, now)
+        except ForbiddenError as error:
+            self._block(str(error), now, pause=self._limits.first_pause)
+        except NotFoundError as error:
+            self._block(str(error), now, pause=_NOT_SERVED_AGAIN)
+        else:
+            if self._objects.kind is not None:
+                self._solved()
+                return CapacityRequests(by_workload=requests)
+            self._block(_NOT_SERVED, now, pause=_NOT_SERVED_AGAIN)
+        self._failing_since = None
+        return self._unavailable()
+
+    async def _reconcile(
+        self, demands: Sequence[CapacityDemand], now: datetime
+    ) -> Mapping[Controller, CapacityRequest]:
+        listed = await self._objects.list(now)
+        self._listed_at = now
+        await self._objects.clear(listed)
         pods = self._pods_on_nodes({each.workload for each in listed.objects})
         plan = plan_provisioning(
             demands,
             listed.objects,
-            kind=kind,
+            kind=self._objects.kind,
             missing=self._missing(pods),
             before=self._state,
             limits=self._limits,
             now=now,
         )
-        requests = await self._execute(plan, now)
-        if kind is None:
-            self._block(_NOT_SERVED, now, pause=_REDISCOVER)
-            return self._unavailable(demands)
-        self._solved()
-        return CapacityRequests(by_workload=requests)
-
-    # Reading
-
-    async def _list(self, now: datetime) -> _Listed:
-        if self._discover_at is None or now >= self._discover_at:
-            self._apis = await discover(self._client)
-            self._discover_at = now + (_REDISCOVER_SERVED if self._apis else _REDISCOVER)
-        objects: list[CapacityObject] = []
-        unreadable = []
-        for kind, endpoint in self._apis.items():
-            for found in await self._list_objects(endpoint):
-                parsed = parse_object(kind, found, now=now)
-                if parsed is None:
-                    meta = found.metadata
-                    unreadable.append((kind, meta.namespace, meta.name, meta.uid))
-                else:
-                    objects.append(parsed)
-        templates = await self._client.list(
-            POD_TEMPLATES, namespace=self._namespace, label_selector=_SELECTOR
-        )
-        self._listed_at = now
-        names = [
-            (each.metadata.namespace, each.metadata.name, each.metadata.uid)
-            for each in templates.items
-        ]
-        return _Listed(objects, unreadable, names)
-
-    async def _list_objects(
-        self, endpoint: Endpoint[CapacityRequestObject]
-    ) -> Sequence[CapacityRequestObject]:
-        try:
-            listing = await self._client.list(
-                endpoint, namespace=self._namespace, label_selector=_SELECTOR
-            )
-        except NotFoundError:
-            self._apis, self._discover_at = {}, None  # the definition or its version is gone
-            raise
-        return listing.items
+        return await self._execute(plan, now)
 
     def _pods_on_nodes(self, workloads: Collection[Controller]) -> dict[Controller, set[str]]:
         """Return the UIDs of the pods of each workload that are on nodes and not terminating."""
@@ -244,7 +191,7 @@ class Provisioner:
             if len(kept) >= self._limits.most_requests:
                 requests.pop(workload, None)
                 continue
-            created = await self._create(creation, now)
+            created = await self._objects.create(creation, now)
             if isinstance(created, CapacityObject):
                 kept.append(created)
             else:
@@ -252,6 +199,8 @@ class Provisioner:
                 if created:
                     self._pause(workload, created, now)
                     requests[workload] = request_of_pause(self._state.pauses[workload])
+                else:
+                    self._listed_at = None  # the next pass finds what was created
         self._remember(kept)
         return requests
 
@@ -259,100 +208,15 @@ class Provisioner:
         self, plan: ProvisioningPlan
     ) -> tuple[list[CapacityObject], list[CapacityObject]]:
         """Return the objects that remain, and those of them that couldn't be deleted."""
-        failed = [each for each in plan.deletions if not await self._delete(each)]
+        failed = [each for each in plan.deletions if not await self._objects.delete(each)]
         before = {each.uid: each for each, count in plan.resizes}
         kept = []
         for each in plan.kept:
-            if each.uid in before and not await self._resize(each):
+            if each.uid in before and not await self._objects.resize(each):
                 kept.append(before[each.uid])
             else:
                 kept.append(each)
         return kept + failed, failed
-
-    async def _create(self, creation: Creation, now: datetime) -> CapacityObject | str:
-        """Create a PodTemplate and its object; return the object, or why it was refused.
-
-        The text is empty if the next pass should try again.
-        """
-        workload = creation.demand.workload
-        if workload.kind not in _TEMPLATES or not workload.is_well_known:
-            return f"the pod template of kind {workload.kind} isn't known"
-        created = False
-        try:
-            owner = await self._client.get(
-                _TEMPLATES[workload.kind], workload.name, namespace=workload.namespace
-            )
-            body = pod_template(creation, owner, manager=MANAGER)
-            await self._writer.create(POD_TEMPLATES, body, namespace=workload.namespace)
-            created = True
-            endpoint = self._apis[creation.kind]
-            body = request_body(creation, manager=MANAGER, timeout=self._limits.timeout)
-            answer = await self._writer.create(endpoint, body, namespace=workload.namespace)
-        except _TRANSIENT:
-            self._listed_at = None  # the next pass finds what was created
-            return ""
-        except (KubeError, DecodeError) as error:
-            if created:
-                await self._delete_template(workload.namespace, creation.name)
-            self._log("capacity request refused", workload, creation.name, error=str(error))
-            return str(error) or type(error).__name__
-        self._log("capacity requested", workload, creation.name, count=creation.count)
-        found = parse_object(creation.kind, answer, now=now)
-        return "" if found is None else found
-
-    async def _resize(self, wanted: CapacityObject) -> bool:
-        try:
-            await self._writer.patch(
-                self._apis[wanted.kind],
-                wanted.name,
-                resize_patch(wanted.count),
-                patch_type=PatchType.MERGE,
-                namespace=wanted.namespace,
-            )
-        except (KubeError, DecodeError) as error:
-            self._log(
-                "capacity request not resized", wanted.workload, wanted.name, error=str(error)
-            )
-            return False
-        self._log("capacity request resized", wanted.workload, wanted.name, count=wanted.count)
-        return True
-
-    async def _delete(self, found: CapacityObject) -> bool:
-        """Delete an object and its PodTemplate; return whether it is gone."""
-        if not await self._delete_object(found.kind, found.namespace, found.name, found.uid):
-            return False
-        self._log("capacity request deleted", found.workload, found.name)
-        await self._delete_template(found.namespace, found.name)
-        return True
-
-    async def _clear(self, listed: _Listed) -> None:
-        """Delete what isn't a complete request: a process ended between two calls."""
-        for each in listed.unreadable:
-            await self._delete_object(*each)
-        used = {each.key for each in listed.objects}
-        for namespace, name, uid in listed.templates:
-            if (namespace, name) not in used:
-                await self._delete_template(namespace, name, uid)
-
-    async def _delete_object(self, kind: RequestKind, namespace: str, name: str, uid: str) -> bool:
-        endpoint = self._apis.get(kind)
-        return endpoint is None or await self._delete_one(endpoint, namespace, name, uid)
-
-    async def _delete_template(self, namespace: str, name: str, uid: str = "") -> None:
-        await self._delete_one(POD_TEMPLATES, namespace, name, uid)
-
-    async def _delete_one(
-        self, endpoint: Endpoint[Any], namespace: str, name: str, uid: str
-    ) -> bool:
-        try:
-            await self._writer.delete(endpoint, name, namespace=namespace, uid=uid)
-        except NotFoundError:
-            return True
-        except (KubeError, DecodeError) as error:
-            about = {"object": f"{endpoint.kind} {namespace}/{name}", "error": str(error)}
-            logger.warning("capacity request not deleted", extra=about)
-            return False
-        return True
 
     # Between passes
 
@@ -386,6 +250,9 @@ class Provisioner:
 
     # Problems
 
+    def _boundary(self) -> Boundary:
+        return self._errors.around("provision", "Updater", "", "capacity")
+
     def _is_idle(self, demands: Sequence[CapacityDemand], now: datetime) -> bool:
         """Return whether there is nothing to do, and the last list is young."""
         if demands or self._present.objects or self._state != NO_STATE:
@@ -397,37 +264,32 @@ class Provisioner:
         known = self._listed_at is not None and not self._present.objects
         return self._problem is not None and now < self._problem[1] and known
 
-    def _block(self, text: str, now: datetime, *, pause: timedelta | None = None) -> None:
-        until = now + (self._limits.first_pause if pause is None else pause)
+    def _after_failure(self, text: str, now: datetime) -> CapacityRequests:
+        """Return the last requests; after five minutes of failures they are unavailable."""
+        if self._failing_since is None:
+            logger.warning("capacity requests not updated", extra={"error": text})
+            self._failing_since = now
+        if abs(now - self._failing_since) >= _LONGEST_OUTAGE:  # abs: the clock may move back
+            self._block(text, now)
+            self._last = self._unavailable()
+        self._listed_at = None  # the next pass finds what was created
+        return self._last
+
+    def _block(self, text: str, now: datetime, *, pause: timedelta = timedelta()) -> None:
         if self._problem is None or self._problem[0] != text:
             logger.info("capacity can't be requested", extra={"cause": text})
-        self._problem = (text, until)
+        self._problem = (text, now + pause)
         self._listed_at = now
 
     def _solved(self) -> None:
         if self._problem is not None:
             logger.info("capacity can be requested again")
-        self._problem = None
+        self._problem = self._failing_since = None
 
-    def _unavailable(self, demands: Sequence[CapacityDemand]) -> CapacityRequests:
-        if self._problem is None:
-            return CapacityRequests()
-        text, until = self._problem
-        refused = CapacityRequest(stage=RequestStage.REFUSED, until=until, message=text)
-        return CapacityRequests(
-            by_workload={each.workload: refused for each in demands}, unavailable=text
-        )
+    def _unavailable(self) -> CapacityRequests:
+        return CapacityRequests(unavailable="" if self._problem is None else self._problem[0])
 
     def _pause(self, workload: Controller, text: str, now: datetime) -> None:
         self._state = paused(
             self._state, workload, RequestStage.REFUSED, text, limits=self._limits, now=now
         )
-
-    def _log(self, message: str, workload: Controller, name: str, **more: object) -> None:
-        about = {
-            "workload": f"{workload.kind} {workload.namespace}/{workload.name}",
-            "request": name,
-            **more,
-        }
-        level = logging.WARNING if "error" in more else logging.INFO
-        logger.log(level, message, extra=about)
