@@ -1,6 +1,7 @@
 """The updater: ``python -P -m updater``."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -52,6 +53,9 @@ PROGRAM = MANAGER
 # Objects of a pass are freed by reference counts. A full collection would stop the event loop for a
 # quarter of a second with 150,000 pods, so only young generations are collected often.
 _COLLECT_AFTER = (10_000, 10, 1_000)
+
+# To wait for a list of nodes, or a refusal. Without it the first pass holds evictions back.
+_NODES_SECONDS = 30.0
 
 
 async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str, str]) -> None:
@@ -225,6 +229,9 @@ def _synced(caches: Caches) -> service.Background:
     async def wait() -> None:
         for cache in caches.all():
             await cache.wait_synced()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NODES_SECONDS):
+                await caches.nodes.wait_answered()
 
     return wait
 

@@ -19,7 +19,7 @@ from updater.capacity.capacity_requests import (
     CapacityProvisioner,
     CapacityRequests,
 )
-from updater.capacity.detection import CapacityDetection
+from updater.capacity.detection import CapacityDetection, EffectiveMode
 from updater.capacity.pass_rooms import PassRooms
 from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
@@ -134,7 +134,7 @@ class Updater:
             async with asyncio.timeout_at(deadline):
                 admission = await self._admission()
                 self._log.log_admission(admission)
-                capacity_mode = await self._capacity_mode()
+                capacity = await self._capacity_mode()
                 await self._usage.sample(self._state.watched, within=seconds / 4)
                 found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
@@ -146,7 +146,7 @@ class Updater:
         self._log.log_deprecated(found.vpas)
         self.passes += 1
         context = self._context(
-            found.snapshot, admission, capacity_mode=capacity_mode, templates=self._templates
+            found.snapshot, admission, capacity=capacity, templates=self._templates
         )
         current = UpdatePass(
             context=context,
@@ -171,11 +171,13 @@ class Updater:
         took = asyncio.get_running_loop().time() - began
         self.last_pass = PassInfo(number=self.passes, at=context.now, seconds=round(took, 3))
 
-    async def _capacity_mode(self) -> CapacityMode:
+    async def _capacity_mode(self) -> EffectiveMode:
         if self._capacity is None:
-            return CapacityMode.OFF
+            return EffectiveMode(CapacityMode.OFF, "")
+        nodes = self._caches.nodes
         return await self._capacity.refresh(
-            nodes_fresh=self._caches.nodes.fresh,
+            nodes_fresh=nodes.fresh,
+            may_list_nodes=nodes.synced or not nodes.answered,
             requests=None if self._provisioner is None else self._requests.unavailable,
         )
 
@@ -208,7 +210,7 @@ class Updater:
         snapshot: ClusterSnapshot,
         admission: AdmissionStatus,
         *,
-        capacity_mode: CapacityMode,
+        capacity: EffectiveMode,
         templates: Templates | None = None,
     ) -> PassContext:
         now = self._clock.now()
@@ -223,7 +225,8 @@ class Updater:
             admission_ready=admission.allows_eviction,
             errors=self._metrics.object_errors,
             templates=templates,
-            capacity_mode=capacity_mode,
+            capacity_mode=capacity.mode,
+            awaits_nodes=capacity.awaits_nodes,
             capacity_requests=self._requests,
             memory_use=self._usage.use,
         )
@@ -261,8 +264,8 @@ class Updater:
         found = await self._new_source().take(awaited=self._state.awaited, scope=scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
-        mode = await self._capacity_mode()
-        context = self._context(found.snapshot, admission, capacity_mode=mode)
+        capacity = await self._capacity_mode()
+        context = self._context(found.snapshot, admission, capacity=capacity)
         return PassPreview(
             taken_at=context.now,
             admission=admission,

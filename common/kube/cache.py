@@ -7,7 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from common.errors import DecodeError, GoneError, KubeError, UnreachableError
+from common.errors import (
+    DecodeError,
+    ForbiddenError,
+    GoneError,
+    KubeError,
+    NotFoundError,
+    UnreachableError,
+)
 from common.kube.client import KubeClient
 from common.kube.endpoints import Endpoint
 from common.kube.object_store import Change, ObjectStore, Snapshot
@@ -78,7 +85,7 @@ class Cache(Generic[T]):
         self._store = ObjectStore[T]()
         self._version = ""
         self._listed = asyncio.Event()
-        self._tried = asyncio.Event()
+        self._answered = asyncio.Event()
         self._fresh_from = math.inf  # the event loop's time
         self._is_open = False  # the server agreed to the present watch
         self._recovery = Recovery(client, endpoint.resource)
@@ -95,9 +102,16 @@ class Cache(Generic[T]):
     async def wait_synced(self) -> None:
         await self._listed.wait()
 
-    async def wait_tried(self) -> None:
-        """Wait until the server has answered the first list; reading may not be permitted."""
-        await self._tried.wait()
+    @property
+    def answered(self) -> bool:
+        """Return True if the objects were listed, or this isn't permitted, or they aren't served.
+
+        Other errors may be over soon.
+        """
+        return self._answered.is_set()
+
+    async def wait_answered(self) -> None:
+        await self._answered.wait()
 
     @property
     def fresh(self) -> bool:
@@ -143,12 +157,11 @@ class Cache(Generic[T]):
                 await self._follow()
             except GoneError as error:
                 self._fresh_from = math.inf
-                self._tried.set()
                 await self._recovery.after_gone(error)
             except (KubeError, DecodeError) as error:
                 self._fresh_from = math.inf
-                if not isinstance(error, UnreachableError):
-                    self._tried.set()
+                if isinstance(error, (ForbiddenError, NotFoundError)):
+                    self._answered.set()
                 await self._recovery.after_failure(error)
 
     async def _list(self) -> None:
@@ -163,7 +176,7 @@ class Cache(Generic[T]):
                 if number % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
         self._listed.set()
-        self._tried.set()
+        self._answered.set()
 
     async def _follow(self) -> None:
         """Watch from version to version until the server requires a new list."""

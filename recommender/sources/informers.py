@@ -126,10 +126,10 @@ class Informers:
         for cache in self._caches:
             await cache.wait_synced()
         if self.quotas is not None:
-            await self.quotas.wait_tried()  # the first cycle must not publish targets without it
+            await self.quotas.wait_answered()  # the first cycle must not publish targets without it
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NODES_SECONDS):
-                await self.nodes.wait_tried()
+                await self.nodes.wait_answered()
                 await self._autoscalers.wait_read()
         self.ooms.go_live()
 

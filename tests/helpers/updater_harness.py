@@ -288,6 +288,7 @@ def context_of(
     admission_ready: bool = True,
     now: datetime = NOW,
     capacity: CapacityMode = CapacityMode.OFF,
+    awaits_nodes: bool = False,
     requests: CapacityRequests = NO_REQUESTS,
     memory_use: Usage | None = None,
 ) -> PassContext:
@@ -304,6 +305,7 @@ def context_of(
         admission_ready=admission_ready,
         errors=ObjectErrors("updater", CollectorRegistry()),
         capacity_mode=capacity,
+        awaits_nodes=awaits_nodes,
         capacity_requests=requests,
         memory_use=memory_use or {},
     )
@@ -317,6 +319,7 @@ async def preview(
     admission_ready: bool = True,
     now: datetime = NOW,
     capacity: CapacityMode = CapacityMode.OFF,
+    awaits_nodes: bool = False,
     requests: CapacityRequests = NO_REQUESTS,
     memory_use: Usage | None = None,
 ) -> dict[str, Decision]:
@@ -328,6 +331,7 @@ async def preview(
         admission_ready=admission_ready,
         now=now,
         capacity=capacity,
+        awaits_nodes=awaits_nodes,
         requests=requests,
         memory_use=memory_use,
     )

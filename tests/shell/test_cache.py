@@ -329,21 +329,25 @@ def test_pauses_are_spread_by_half() -> None:
     assert Pauses(Shortest()).next() == 0.5
 
 
+ANSWERS = [
+    ("a list", [listing(named("a"))], True),
+    ("a refusal", [status(403, "Forbidden")], False),
+    ("the resource isn't served", [status(404, "NotFound")], False),
+    ("no list is no answer", [Reply(body="[", status=200), listing()], True),
+    ("a failure is no answer", [status(501, "NotImplemented"), listing()], True),
+]
+
+
 @pytest.mark.parametrize(
-    ("reply", "synced"),
-    [
-        pytest.param(listing(named("a")), True, id="an answer"),
-        pytest.param(status(403, "Forbidden"), False, id="a refusal"),
-        pytest.param(Reply(body="[", status=200), False, id="no list"),
-    ],
+    ("replies", "synced"), [pytest.param(*case, id=name) for name, *case in ANSWERS]
 )
-async def test_the_first_attempt_can_be_awaited(
-    reply: Reply,
+async def test_the_first_answer_can_be_awaited(
+    replies: list[Reply],
     synced: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     async with FakeApi() as api:
-        api.on(LIST, reply)
+        api.on(LIST, *replies)
         api.on(WATCH, SILENCE)
         async with running_cache(api) as cache, asyncio.timeout(10):
-            await cache.wait_tried()
+            await cache.wait_answered()
             assert cache.synced is synced

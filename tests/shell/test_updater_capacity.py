@@ -11,6 +11,7 @@ import pytest
 
 from common.kube.endpoints import PODS
 from common.target.owners import Controller
+from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.components import simulation_of
 from sandbox.kubelet.service import Kubelets
 from sandbox.scenario import parse_scenario
@@ -23,6 +24,7 @@ from updater.capacity.capacity_requests import (
 )
 from updater.capacity.detection import CapacityDetection
 from updater.preview import PassPreview
+from updater.snapshot.live_pod import MANAGER
 from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 from workloads import DEFINITIONS
 
@@ -202,7 +204,7 @@ def test_nodes_that_cannot_be_read_any_more_end_the_check_after_five_minutes() -
         modes = []
         for fresh, pause in ((True, 0), (False, 299), (False, 1), (True, 0)):
             await asyncio.sleep(pause)
-            modes.append(await detection.refresh(nodes_fresh=fresh, requests=None))
+            modes.append((await detection.refresh(nodes_fresh=fresh, requests=None)).mode)
         assert modes == [*(CapacityMode.WAIT,) * 2, CapacityMode.OFF, CapacityMode.WAIT]
 
     in_updater_sandbox(test)
@@ -211,10 +213,84 @@ def test_nodes_that_cannot_be_read_any_more_end_the_check_after_five_minutes() -
 def test_what_the_cluster_serves_is_looked_up_every_five_minutes() -> None:
     async def test(sandbox: UpdaterSandbox) -> None:
         detection = CapacityDetection(sandbox.client, CapacityMode.AUTO, sees_all_pods=True)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        modes = [(await detection.refresh(nodes_fresh=True, requests="")).mode]
         await serve_buffers(sandbox)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        for pause in (0, 300):
+            await asyncio.sleep(pause)
+            modes.append((await detection.refresh(nodes_fresh=True, requests="")).mode)
+        assert modes == [CapacityMode.WAIT, CapacityMode.WAIT, CapacityMode.PROVISION]
+
+    in_updater_sandbox(test)
+
+
+NODES_BEFORE = [
+    ("not listed yet", True, 299, "nodes aren't listed yet", True),
+    ("not listed for five minutes", True, 300, "nodes can't be read", False),
+    ("forbidden", False, 0, "nodes can't be read", False),
+]
+
+
+@pytest.mark.parametrize(
+    ("may_list", "seconds", "cause", "awaited"),
+    [pytest.param(*case, id=name) for name, *case in NODES_BEFORE],
+)
+def test_nodes_that_are_not_listed_yet_are_awaited_for_five_minutes(
+    seconds: float, cause: str, *, may_list: bool, awaited: bool
+) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        detection = CapacityDetection(sandbox.client, CapacityMode.WAIT, sees_all_pods=True)
+        for pause in (0, seconds):
+            await asyncio.sleep(pause)
+            found = await detection.refresh(
+                nodes_fresh=False, may_list_nodes=may_list, requests=None
+            )
+        assert (found.cause, found.awaits_nodes) == (cause, awaited)
+        assert found.mode is (CapacityMode.WAIT if awaited else CapacityMode.OFF)
+
+    in_updater_sandbox(test)
+
+
+def refuse(sandbox: UpdaterSandbox, resource: str, *, seconds: float) -> None:
+    calls = Calls(resource=resource, user_agent=f"{MANAGER}*")
+    fault = ApiFault(calls=calls, effect=Effect(refuse=Refusal.UNAVAILABLE), end=seconds)
+    sandbox.cluster.api.faults.add(fault)
+
+
+def test_after_a_failed_look_the_last_mode_counts_and_the_next_pass_looks_again() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        updater = sandbox.updater(capacity=CapacityMode.AUTO)
+        await updater.run_once()
         await asyncio.sleep(300)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.PROVISION
+        refuse(sandbox, "configmaps", seconds=30)
+        await updater.run_once()
+        await asyncio.sleep(60)
+        await serve_buffers(sandbox)
+        await updater.run_once()
+        assert sandbox.calls("eviction") == []
+        looks = sandbox.cluster.audit(userAgent=MANAGER, resource="configmaps")
+        assert [each.code for each in looks if each.code != 503] == [404, 404]
+
+    in_updater_sandbox(test)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "evicted"),
+    [
+        pytest.param(240, [], id="no answer for less than five minutes"),
+        pytest.param(330, [201, 201], id="no answer for more"),
+    ],
+)
+def test_without_a_first_answer_nothing_is_evicted_without_room_for_five_minutes(
+    seconds: int, evicted: list[int]
+) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        refuse(sandbox, "configmaps", seconds=seconds)
+        updater = sandbox.updater(capacity=CapacityMode.AUTO)
+        for _ in range(6):
+            await updater.run_once()
+            await asyncio.sleep(60)
+        assert sandbox.calls("eviction")[:2] == evicted
 
     in_updater_sandbox(test)

@@ -3,7 +3,7 @@
 import pytest
 
 from updater.capacity.capacity_requests import CapacityMode
-from updater.capacity.detection import CapacityView, Detected, effective_mode
+from updater.capacity.detection import CapacityView, Detected, NodeView, effective_mode
 
 AUTO, PROVISION, WAIT, OFF = CapacityMode
 BUFFERS = Detected(requests=("capacitybuffers",))
@@ -12,6 +12,8 @@ BOTH = Detected(requests=("capacitybuffers",), autoscaler="cluster autoscaler")
 UNREADABLE = Detected(unreadable="ConfigMap kube-system/cluster-autoscaler-status")
 NOTHING = Detected()
 USABLE, NEVER = CapacityView(requests=""), CapacityView(requests=None)
+UNREADABLE_NODES = CapacityView(nodes=NodeView.UNREADABLE)
+AWAITED_NODES = CapacityView(nodes=NodeView.AWAITED)
 FORBIDDEN = CapacityView(requests="CapacityBuffers are forbidden")
 
 MODES = [
@@ -29,8 +31,13 @@ MODES = [
     ("wait waits beside any autoscaler", WAIT, KARPENTER, USABLE, WAIT),
     ("wait needs to look at nothing", WAIT, None, NEVER, WAIT),
     ("off", OFF, BUFFERS, USABLE, OFF),
-    ("nodes are unknown", WAIT, NOTHING, CapacityView(knows_nodes=False), OFF),
-    ("nodes are unknown to auto", AUTO, BUFFERS, CapacityView(knows_nodes=False), OFF),
+    ("auto without an answer yet", AUTO, None, USABLE, WAIT),
+    ("provision without an answer yet", PROVISION, None, USABLE, WAIT),
+    ("nodes are unreadable", WAIT, NOTHING, UNREADABLE_NODES, OFF),
+    ("nodes are unreadable to auto", AUTO, BUFFERS, UNREADABLE_NODES, OFF),
+    ("nodes aren't listed yet", AUTO, BUFFERS, AWAITED_NODES, WAIT),
+    ("nodes aren't listed yet, and Karpenter", AUTO, KARPENTER, AWAITED_NODES, WAIT),
+    ("off needs no nodes", OFF, NOTHING, AWAITED_NODES, OFF),
     ("other pods are unknown", WAIT, NOTHING, CapacityView(sees_all_pods=False), OFF),
     (
         "other pods are unknown to provision",
@@ -48,7 +55,9 @@ MODES = [
 def test_the_mode_of_passes(
     wanted: CapacityMode, detected: Detected | None, view: CapacityView, mode: CapacityMode
 ) -> None:
-    assert effective_mode(wanted, detected, view).mode is mode
+    found = effective_mode(wanted, detected, view)
+    assert found.mode is mode
+    assert found.awaits_nodes is (view is AWAITED_NODES and wanted is not OFF)
 
 
 def test_the_cause_names_what_prevents_requests() -> None:

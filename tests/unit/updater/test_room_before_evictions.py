@@ -130,6 +130,13 @@ async def test_pods_without_room_wait(nodes: Sequence[LiveNode], evicted: int, h
     assert reasons(plan) == [EVICTED] * evicted + [HELD] * held
 
 
+@pytest.mark.parametrize("mode", [WAIT, PROVISION])
+async def test_pods_wait_while_the_nodes_are_not_listed_yet(mode: CapacityMode) -> None:
+    plan = await preview(fleet(), capacity=mode, awaits_nodes=True)
+    assert reasons(plan) == [HELD] * 5
+    assert {each.detail for each in plan.values()} == {"the updater has not listed the nodes yet"}
+
+
 async def test_without_the_check_pods_are_evicted_without_room() -> None:
     plan = await preview(fleet(node("a", cpu="50m")), capacity=OFF)
     assert reasons(plan) == [EVICTED] * 5
