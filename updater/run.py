@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from updater.capacity.capacity_requests import (
     CapacityMode,
     CapacityProvisioner,
     CapacityRequests,
+    PassDemands,
 )
 from updater.capacity.detection import CapacityDetection, EffectiveMode
 from updater.capacity.pass_rooms import PassRooms
@@ -157,7 +159,7 @@ class Updater:
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
         if self._provisioner is not None:
-            self._requests = await self._provision(self._provisioner)
+            self._requests = await self._provision(self._provisioner, context.now)
         self._metrics.last_success.set(self._clock.now().timestamp())
         self._history.note_resizes(self._caches.pods.get, self._state, now=self._clock.now())
         self.last_plan = PlanTable(
@@ -181,10 +183,19 @@ class Updater:
             requests=None if self._provisioner is None else self._requests.unavailable,
         )
 
-    async def _provision(self, provisioner: CapacityProvisioner) -> CapacityRequests:
+    async def _provision(
+        self, provisioner: CapacityProvisioner, began: datetime
+    ) -> CapacityRequests:
         """Request the capacity that the pass lacked; return the state of all requests."""
-        demands = tuple(chain.from_iterable(self._state.demands.values()))
-        return await provisioner.reconcile(demands, now=self._clock.now())
+        state = self._state
+        reserved = state.reservations.values()
+        evicted = frozenset(each.workload for each in reserved if each.at >= began)
+        wanted = PassDemands(
+            demands=tuple(chain.from_iterable(state.demands.values())),
+            evicted=evicted,
+            refused=state.refused_evictions - evicted,
+        )
+        return await provisioner.reconcile(wanted, now=self._clock.now())
 
     @property
     def waits_for_room(self) -> bool:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from builders import container
 from capacity_definitions import BUFFERS, REQUESTS, capacity_definition
@@ -16,21 +15,24 @@ from common.api.core import PodSpec
 from common.errors import NotLeadingError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, NODES, POD_TEMPLATES, PODS, Endpoint
-from common.runtime.clock import Clock, SystemClock
-from common.runtime.object_errors import ObjectErrors
+from common.runtime.clock import SystemClock
 from common.scheduling.room import Room
 from common.target.owners import Controller
 from fake_api import FakeApi, Reply
+from provisioners import provisioner_of
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from synced_caches import following
-from updater.capacity.capacity_requests import CapacityDemand, CapacityRequests, RequestStage
+from updater.capacity.capacity_requests import (
+    CapacityDemand,
+    CapacityRequests,
+    PassDemands,
+    RequestStage,
+)
 from updater.capacity.provisioner import Provisioner
-from updater.capacity.provisioning_plan import ProvisioningLimits
-from updater.capacity.request_client import RequestClient
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
 from workloads import DEFINITIONS
@@ -56,20 +58,6 @@ def demand(workload: Controller = WEB, *, cpu: int = 1000, count: int = 2) -> Ca
     )
 
 
-def provisioner_of(
-    client: KubeClient, writer: KubeClient, caches: Caches, clock: Clock
-) -> Provisioner:
-    limits = ProvisioningLimits()
-    return Provisioner(
-        RequestClient(client, writer, namespace="", timeout=limits.timeout),
-        pods=caches.pods,
-        controllers=caches.controllers,
-        clock=clock,
-        limits=limits,
-        errors=ObjectErrors("updater", CollectorRegistry()),
-    )
-
-
 @dataclass
 class World:
     """A sandbox with a Deployment of two pods, and a provisioner."""
@@ -85,7 +73,9 @@ class World:
         self.provisioner = self.new_process()
 
     def new_process(self, *, leads: Callable[[], None] = lambda: None) -> Provisioner:
-        return provisioner_of(self.client, self.client.guarded(leads), self.caches, self.clock)
+        return provisioner_of(
+            self.client, self.caches, self.clock, writer=self.client.guarded(leads)
+        )
 
     def refuse(self, resource: str, verb: str, refusal: Refusal, **limits: Any) -> None:
         """Refuse calls from now on."""
@@ -98,7 +88,7 @@ class World:
         await asyncio.sleep(1)
 
     async def pass_(self, *demands: CapacityDemand) -> CapacityRequests:
-        return await self.provisioner.reconcile(demands, now=self.clock.now())
+        return await self.provisioner.reconcile(PassDemands(demands=demands), now=self.clock.now())
 
     async def names(self, endpoint: Endpoint[dict[str, Any]]) -> list[str]:
         listing = await self.admin.list(endpoint)
@@ -543,11 +533,11 @@ async def test_after_an_unexpected_error_the_last_requests_count() -> None:
             api.on(route, reply)
         clock = SystemClock()
         caches = Caches.following(client)
-        provisioner = provisioner_of(client, client, caches, clock)
-        requests = await provisioner.reconcile([demand()], now=clock.now())
+        provisioner = provisioner_of(client, caches, clock)
+        requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=clock.now())
         assert requests == CapacityRequests()
         later = clock.now() + timedelta(minutes=5, seconds=1)
-        requests = await provisioner.reconcile([demand()], now=later)
+        requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=later)
         assert requests.unavailable == "an unexpected error, which the log has"
 
 

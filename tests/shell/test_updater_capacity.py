@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from common.kube.endpoints import PODS
+from capacity_definitions import BUFFERS
+from common.kube.endpoints import NODES, PODS, Endpoint
 from common.target.owners import Controller
+from provisioners import provisioner_of
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.components import simulation_of
 from sandbox.kubelet.service import Kubelets
@@ -20,6 +23,7 @@ from updater.capacity.capacity_requests import (
     CapacityMode,
     CapacityRequest,
     CapacityRequests,
+    PassDemands,
     RequestStage,
 )
 from updater.capacity.detection import CapacityDetection
@@ -28,6 +32,7 @@ from updater.snapshot.live_pod import MANAGER
 from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 from workloads import DEFINITIONS
 
+BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 NEW_NODE = "nodes: [{name: large, cpu: 8, memory: 16Gi}]"
 TOO_LARGE = "1900m"  # a node has 2 CPUs, and each pod requests 500m
 
@@ -108,9 +113,8 @@ class Provisioner:
     unavailable: str = ""
     demands: list[Sequence[CapacityDemand]] = field(default_factory=list)
 
-    async def reconcile(
-        self, demands: Sequence[CapacityDemand], *, now: datetime
-    ) -> CapacityRequests:
+    async def reconcile(self, wanted: PassDemands, *, now: datetime) -> CapacityRequests:
+        demands = wanted.demands
         self.demands.append(demands)
         until = now + timedelta(minutes=10)
         request = CapacityRequest(stage=self.stage, until=until, name="vpa-web")
@@ -194,6 +198,55 @@ def test_a_refused_request_keeps_the_pod() -> None:
         await updater.run_once()
         assert sandbox.calls("eviction") == []
         assert provisioner.demands[0] == provisioner.demands[1] != ()
+
+    in_updater_sandbox(test)
+
+
+async def buffers(sandbox: UpdaterSandbox) -> int:
+    return len((await sandbox.admin.list(BUFFERS)).items)
+
+
+async def protect(sandbox: UpdaterSandbox) -> None:
+    """Allow no disruption of the pods."""
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}
+    body = {"metadata": {"name": "web"}, "spec": spec}
+    await sandbox.admin.create(BUDGETS, body, namespace="shop")
+    await sandbox.settle()
+
+
+def test_a_budget_that_allows_no_eviction_gets_one_node_and_then_a_pause() -> None:
+    """An autoscaler adds a node for a buffer, and removes it when the buffer is gone."""
+
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        await protect(sandbox)
+        updater = sandbox.updater(
+            capacity=CapacityMode.PROVISION,
+            provisioner=provisioner_of(sandbox.client, sandbox.caches, sandbox.clock),
+        )
+        await updater.run_once()
+        assert await buffers(sandbox) == 1
+        async with new_node(sandbox):
+            await updater.run_once()
+        assert set(sandbox.calls("eviction")) == {429}
+        for node in (await sandbox.admin.list(NODES)).items:
+            name = node["metadata"]["name"]
+            if name.startswith("large"):
+                await sandbox.admin.delete(NODES, name)
+        found = []
+        for _ in range(14):
+            found.append(await buffers(sandbox))
+            await asyncio.sleep(60)
+            await updater.run_once()
+        assert found == [0] * 14
+        plan = await updater.plan()
+        assert isinstance(plan, PassPreview)
+        details = {each.reason.value: each.detail for each in plan.decisions.values()}
+        assert "there was room, but the evictions were refused" in details["capacity_refused"]
+        await asyncio.sleep(120)
+        await updater.run_once()
+        assert await buffers(sandbox) == 1
 
     in_updater_sandbox(test)
 

@@ -1,7 +1,7 @@
 """What passes ask of a provider of capacity, and what has become of it."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -45,6 +45,17 @@ class CapacityDemand:
     pod: str = ""  # the name of one that they replace; the volumes of a StatefulSet depend on it
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassDemands:
+    """What a pass asks of the provider of capacity."""
+
+    demands: Sequence[CapacityDemand] = ()
+    # Workloads of which the pass evicted pods for whose replacements there was room.
+    evicted: Collection[Controller] = ()
+    # Other workloads of which an eviction, or its dry run, was refused although there was room.
+    refused: Collection[Controller] = ()
+
+
 class RequestStage(enum.StrEnum):
     """What has become of a request for capacity."""
 
@@ -82,7 +93,5 @@ NO_REQUESTS = CapacityRequests()
 class CapacityProvisioner(Protocol):
     """Requests capacity from an autoscaler."""
 
-    async def reconcile(
-        self, demands: Sequence[CapacityDemand], *, now: datetime
-    ) -> CapacityRequests:
+    async def reconcile(self, wanted: PassDemands, *, now: datetime) -> CapacityRequests:
         """Create, replace and delete requests so that they match the demands of the last pass."""

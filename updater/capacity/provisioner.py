@@ -14,9 +14,9 @@ from common.runtime.object_errors import Boundary, ObjectErrors
 from common.target.owners import Controller, controller_of
 from updater.capacity.capacity_requests import (
     NO_REQUESTS,
-    CapacityDemand,
     CapacityRequest,
     CapacityRequests,
+    PassDemands,
     RequestStage,
 )
 from updater.capacity.provisioning_plan import (
@@ -84,9 +84,7 @@ class Provisioner:
         self._lock = asyncio.Lock()
         self._occupied = asyncio.Event()  # there are objects of ours
 
-    async def reconcile(
-        self, demands: Sequence[CapacityDemand], *, now: datetime
-    ) -> CapacityRequests:
+    async def reconcile(self, wanted: PassDemands, *, now: datetime) -> CapacityRequests:
         """Create, resize, replace and delete objects so that they match the demands.
 
         No error is raised. What the API server refuses is logged once, and reported as refused or
@@ -96,7 +94,7 @@ class Provisioner:
         with self._boundary():
             try:
                 async with asyncio.timeout(_LONGEST), self._lock:
-                    self._last = await self._reconcile_unless_blocked(demands, now)
+                    self._last = await self._reconcile_unless_blocked(wanted, now)
                     return self._last
             except TimeoutError:
                 failure = "the API server is slow"
@@ -113,14 +111,14 @@ class Provisioner:
                 await self._settle(self._clock.now())
 
     async def _reconcile_unless_blocked(
-        self, demands: Sequence[CapacityDemand], now: datetime
+        self, wanted: PassDemands, now: datetime
     ) -> CapacityRequests:
         if self._is_blocked(now):
             return self._unavailable()
-        if self._is_idle(demands, now):
+        if self._is_idle(wanted, now):
             return NO_REQUESTS
         try:
-            requests = await self._reconcile(demands, now)
+            requests = await self._reconcile(wanted, now)
         except ForbiddenError as error:
             self._block(str(error), now, pause=self._limits.first_pause)
         except NotFoundError as error:
@@ -134,14 +132,14 @@ class Provisioner:
         return self._unavailable()
 
     async def _reconcile(
-        self, demands: Sequence[CapacityDemand], now: datetime
+        self, wanted: PassDemands, now: datetime
     ) -> Mapping[Controller, CapacityRequest]:
         listed = await self._objects.list(now)
         self._listed_at = now
         await self._objects.clear(listed)
         pods = self._pods_on_nodes({each.workload for each in listed.objects})
         plan = plan_provisioning(
-            demands,
+            wanted,
             listed.objects,
             kind=self._objects.kind,
             missing=self._missing(pods),
@@ -253,9 +251,9 @@ class Provisioner:
     def _boundary(self) -> Boundary:
         return self._errors.around("provision", "Updater", "", "capacity")
 
-    def _is_idle(self, demands: Sequence[CapacityDemand], now: datetime) -> bool:
+    def _is_idle(self, wanted: PassDemands, now: datetime) -> bool:
         """Return whether there is nothing to do, and the last list is young."""
-        if demands or self._present.objects or self._state != NO_STATE:
+        if wanted.demands or self._present.objects or self._state != NO_STATE:
             return False
         return self._listed_at is not None and now - self._listed_at < _LIST_AGAIN
 

@@ -2,7 +2,9 @@
 
 A request ends when its workload has no demand any more and the replacements of its evicted pods
 have their places; a minute after the demand at the latest. After a refusal or a time-out it is
-deleted, and the next try follows after a pause that doubles.
+deleted, and the next try follows after a pause that doubles. An eviction that is refused although
+there is room, as a rule by a PodDisruptionBudget, counts as a refusal: otherwise nodes would be
+added and removed as long as the evictions are refused.
 """
 
 import enum
@@ -16,12 +18,14 @@ from common.target.owners import Controller
 from updater.capacity.capacity_requests import (
     CapacityDemand,
     CapacityRequest,
+    PassDemands,
     RequestStage,
 )
 
 _LONGEST_NAME = 63
 _PREFIX = "vpa-"
 _HASH_DIGITS = 10
+_NOT_EVICTED = "there was room, but the evictions were refused"
 
 
 class RequestKind(enum.StrEnum):
@@ -115,7 +119,7 @@ class ProvisioningPlan:
 
 
 def plan_provisioning(
-    demands: Iterable[CapacityDemand],
+    asked: PassDemands,
     objects: Sequence[CapacityObject],
     *,
     kind: RequestKind | None,
@@ -131,10 +135,16 @@ def plan_provisioning(
     for them. The first demand of a workload counts.
     """
     planner = _Planner(
-        objects=objects, kind=kind, missing=missing, state=before, limits=limits, now=now
+        asked=asked,
+        objects=objects,
+        kind=kind,
+        missing=missing,
+        state=before,
+        limits=limits,
+        now=now,
     )
     wanted: dict[Controller, CapacityDemand] = {}
-    for demand in demands:
+    for demand in asked.demands:
         if demand.count > 0:
             wanted.setdefault(demand.workload, demand)
     planner.end_surplus()
@@ -230,6 +240,7 @@ def name_of_request(workload: Controller, need: Room, *, count: int | None = Non
 class _Planner:
     """Collects the parts of one plan."""
 
+    asked: PassDemands
     objects: Sequence[CapacityObject]
     kind: RequestKind | None
     missing: Mapping[Controller, int]
@@ -263,11 +274,13 @@ class _Planner:
         ended = self.state.ended.get(workload, self.now)
         left = min(found.count, self.missing.get(workload, 0))
         waits = timedelta() <= self.now - ended < self.limits.placement
-        if left <= 0 or not waits:
+        if left > 0 and waits:
+            self.ended[workload] = ended
+            self._keep(found, left)
+        elif workload in self.asked.refused:
+            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
+        else:
             self.deletions.append(found)
-            return
-        self.ended[workload] = ended
-        self._keep(found, left)
 
     def follow(self, demand: CapacityDemand) -> None:
         """Keep, resize, replace or give up the object of a workload with demand."""
@@ -277,6 +290,8 @@ class _Planner:
         timeout = self.limits.timeout
         if found.refusal:
             self._give_up(found, RequestStage.REFUSED, found.refusal)
+        elif workload in self.asked.refused and not self.missing.get(workload):
+            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
         elif abs(self.now - since) >= timeout:  # abs: the clock may move back
             self._give_up(found, RequestStage.TIMED_OUT, "")
         elif self._is_outdated(found, demand):
@@ -303,7 +318,7 @@ class _Planner:
         pauses = {
             workload: pause
             for workload, pause in self.state.pauses.items()
-            if workload in wanted or pause.holds(self.now)
+            if workload in wanted or workload in self.asked.refused or pause.holds(self.now)
         }
         progressed = {
             workload: at

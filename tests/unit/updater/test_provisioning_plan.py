@@ -1,8 +1,9 @@
 """Plans of the objects that request capacity: bounds in number and time, refusals and places."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from common.api.core import PodSpec
 from common.scheduling.room import Room
 from common.target.owners import Controller
-from updater.capacity.capacity_requests import CapacityDemand, RequestStage
+from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
     Pause,
@@ -63,10 +64,11 @@ def plan(
     kind: RequestKind | None = BUFFER,
     missing: Mapping[Controller, int] | None = None,
     before: ProvisioningState | None = None,
+    refused: Collection[Controller] = (),
     now: datetime = NOW,
 ) -> ProvisioningPlan:
     return plan_provisioning(
-        demands,
+        PassDemands(demands=demands, refused=refused),
         objects,
         kind=kind,
         missing=missing or {},
@@ -86,6 +88,7 @@ class Case:
     kind: RequestKind | None = BUFFER
     missing: int = 0
     before: ProvisioningState = field(default_factory=ProvisioningState)
+    refused: bool = False  # an eviction with room
     deleted: bool = False
     resized: int | None = None
     created: int | None = None
@@ -160,6 +163,14 @@ CASES = [
         stage=RequestStage.REFUSED,
     ),
     Case(
+        id="an eviction was refused although there was room",
+        refused=True,
+        deleted=True,
+        stage=RequestStage.REFUSED,
+    ),
+    Case(id="an eviction was refused before a replacement has its place", refused=True, missing=1),
+    Case(id="an eviction was refused without a request", refused=True, object=None, created=2),
+    Case(
         id="during a pause",
         object=None,
         before=pause(NOW + MINUTE / 60),
@@ -174,7 +185,15 @@ CASES = [
     ),
     Case(id="an object that is being deleted", object=found(terminating=True), stage=None),
     replace(GONE, id="without demand and with all replicas in place", deleted=True),
+    replace(
+        GONE,
+        id="evictions were refused",
+        refused=True,
+        deleted=True,
+        stage=RequestStage.REFUSED,
+    ),
     replace(GONE, id="the replacements have no place yet", missing=2),
+    replace(GONE, id="evictions were refused, and replacements lack", refused=True, missing=2),
     replace(GONE, id="one replacement has no place yet", missing=1, resized=1),
     replace(GONE, id="other replicas are missing, too", missing=7),
     replace(
@@ -208,6 +227,7 @@ def test_the_object_of_a_workload(case: Case) -> None:
         kind=case.kind,
         missing={WEB: case.missing},
         before=case.before,
+        refused=[WEB] if case.refused else [],
     )
     assert result.deletions == ((case.object,) if case.deleted else ())
     assert [count for _, count in result.resizes] == ([case.resized] if case.resized else [])
@@ -234,6 +254,26 @@ def test_pauses_double_up_to_four_hours() -> None:
         minutes.append((result.requests[WEB].until - now) / MINUTE)
         now = result.requests[WEB].until
     assert minutes == [15, 30, 60, 120, 240, 240, 240]
+
+
+def test_evictions_that_are_refused_with_room_pause_the_requests_for_longer_each_time() -> None:
+    """A PodDisruptionBudget that never allows an eviction: nodes are requested less and less."""
+    state, now, requested_at = ProvisioningState(), NOW, []
+    while now < NOW + timedelta(hours=24):
+        result = plan([demand()], [], before=state, now=now)
+        if result.creations:
+            requested_at.append(now)
+            now += MINUTE  # a node is added, and the evictions are refused
+            state = plan([], [found(since=now)], before=result.state, refused=[WEB], now=now).state
+        else:
+            state = result.state
+        now += MINUTE
+    pauses = [(b - a) / MINUTE for a, b in pairwise(requested_at)]
+    assert pauses == [16, 31, 61, 121, *[241] * 5]
+
+
+def test_a_pause_outlasts_its_end_while_evictions_are_refused() -> None:
+    assert plan([], [], before=pause(NOW), refused=[WEB]).state.pauses
 
 
 def test_a_deletion_that_failed_does_not_double_the_pause() -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from common.api.core import PodSpec
 from common.scheduling.room import Room
 from common.target.owners import Controller
-from updater.capacity.capacity_requests import CapacityDemand, RequestStage
+from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
     ProvisioningLimits,
@@ -75,7 +75,7 @@ class Requests(RuleBasedStateMachine):
             for workload, (cpu, count) in demands.items()
         ]
         plan = plan_provisioning(
-            wanted,
+            PassDemands(demands=wanted),
             list(self.objects.values()),
             kind=self.kind,
             missing=missing,

@@ -24,8 +24,10 @@ from common.api.scheduling import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from common.errors import KubeError, NotFoundError, ServerError, TooManyRequestsError
 from common.quantity import QuantityError
 from common.scheduling.room import Room, room_on
+from common.target.owners import Controller
 from fixed_clock import FixedClock
 from live_specs import schedulable
 from node_drafts import node, on_nodes
@@ -354,6 +356,27 @@ async def test_demands_of_vpas_that_a_pass_did_not_reach_stay() -> None:
     present = Present(fresh=False)
     stale = await run(given, FakeActuator(), state=state, capacity=PROVISION, present=present)
     assert stale.demands == state.demands
+
+
+REFUSALS = [
+    ("a PodDisruptionBudget", TooManyRequestsError("no disruption is allowed"), {WEB}),
+    ("a failure", ServerError("etcd"), set()),
+    ("the pod is gone", NotFoundError("not found"), set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"), [pytest.param(*case, id=name) for name, *case in REFUSALS]
+)
+async def test_workloads_with_refused_evictions_are_remembered_for_a_pass(
+    error: KubeError, refused: set[Controller]
+) -> None:
+    given = fleet(node("a"), names=NAMES[:2])
+    protected = FakeActuator(eviction_errors=dict.fromkeys(NAMES, error))
+    state = await run(given, protected, capacity=PROVISION)
+    assert state.refused_evictions == refused
+    state = await run(given, FakeActuator(), state=state, capacity=PROVISION)
+    assert not state.refused_evictions
 
 
 # Reports
