@@ -59,7 +59,7 @@ class CapacityObject:
     workload: Controller
     need: Room  # of one replacement
     count: int
-    since: datetime  # when room for the workload was first requested; replaced objects count
+    since: datetime  # as in ``ProvisioningState`` at its creation
     terminating: bool = False
     refusal: str = ""  # of its controller; empty: none
 
@@ -100,7 +100,8 @@ class ProvisioningState:
 
     pauses: Mapping[Controller, Pause] = field(default_factory=dict)
     ended: Mapping[Controller, datetime] = field(default_factory=dict)  # demand was gone then
-    progressed: Mapping[Controller, datetime] = field(default_factory=dict)  # last replacement
+    # Start of the demand, or the last eviction for which there was room.
+    since: Mapping[Controller, datetime] = field(default_factory=dict)
 
 
 NO_STATE = ProvisioningState()
@@ -176,7 +177,6 @@ def settle(
     reduced at once.
     """
     deletions, resizes, kept = [], [], []
-    progressed = dict(state.progressed)
     for each in objects:
         taken = placed.get(each.workload, 0)
         left = each.count - taken
@@ -184,8 +184,6 @@ def settle(
         if ended is not None:
             waits = timedelta() <= now - ended < limits.placement
             left = min(left, missing.get(each.workload, 0)) if waits else 0
-        if taken > 0:
-            progressed[each.workload] = now
         if each.terminating:
             kept.append(each)
         elif left <= 0:
@@ -196,10 +194,7 @@ def settle(
         else:
             kept.append(each)
     return ProvisioningPlan(
-        deletions=tuple(deletions),
-        resizes=tuple(resizes),
-        kept=tuple(kept),
-        state=replace(state, progressed=progressed),
+        deletions=tuple(deletions), resizes=tuple(resizes), kept=tuple(kept), state=state
     )
 
 
@@ -255,6 +250,7 @@ class _Planner:
     kept: list[CapacityObject] = field(default_factory=list)
     requests: dict[Controller, CapacityRequest] = field(default_factory=dict)
     ended: dict[Controller, datetime] = field(default_factory=dict)
+    since: dict[Controller, datetime] = field(default_factory=dict)
 
     def end_surplus(self) -> None:
         """Delete all objects of a workload but the oldest, and those above the bound."""
@@ -286,32 +282,34 @@ class _Planner:
         """Keep, resize, replace or give up the object of a workload with demand."""
         workload, found = demand.workload, self.present[demand.workload]
         self.decided.add(workload)
-        since = max(found.since, self.state.progressed.get(workload, found.since))
-        timeout = self.limits.timeout
+        since = self._since(workload, found.since)
         if found.refusal:
             self._give_up(found, RequestStage.REFUSED, found.refusal)
         elif workload in self.asked.refused and not self.missing.get(workload):
             self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
-        elif abs(self.now - since) >= timeout:  # abs: the clock may move back
+        elif self._is_over(since):
             self._give_up(found, RequestStage.TIMED_OUT, "")
         elif self._is_outdated(found, demand):
             self.deletions.append(found)
             self._create(demand, since=since)
         else:
             self._keep(found, self._count(demand))
-            self.requests[workload] = CapacityRequest(
-                stage=RequestStage.REQUESTED, until=since + timeout, name=found.name
-            )
+            self._report(demand, found.name, since=since)
 
     def begin(self, demand: CapacityDemand) -> None:
         """Request capacity for a workload, unless a pause or the bound on objects forbids it."""
-        pause = self.state.pauses.get(demand.workload)
+        workload = demand.workload
+        pause = self.state.pauses.get(workload)
         if pause is not None and pause.holds(self.now):
-            self.requests[demand.workload] = request_of_pause(pause)
-        elif any(each.workload == demand.workload for each in self.kept):
-            return  # the last object is being deleted
+            self.requests[workload] = request_of_pause(pause)
+            return
+        since = self._since(workload, self.now)
+        if any(each.workload == workload for each in self.kept):
+            self.since[workload] = since  # the last object is being deleted
+        elif self._is_over(since):
+            self._pause(workload, RequestStage.TIMED_OUT, "")
         elif len(self.kept) + len(self.creations) < self.limits.most_requests:
-            self._create(demand, since=self.now)
+            self._create(demand, since=since)
 
     def plan(self, wanted: Collection[Controller]) -> ProvisioningPlan:
         """Return the plan; forget what the workloads without demand don't need any more."""
@@ -320,18 +318,28 @@ class _Planner:
             for workload, pause in self.state.pauses.items()
             if workload in wanted or workload in self.asked.refused or pause.holds(self.now)
         }
-        progressed = {
-            workload: at
-            for workload, at in self.state.progressed.items()
-            if workload in wanted or workload in self.ended
-        }
         return ProvisioningPlan(
             deletions=tuple(self.deletions),
             resizes=tuple(self.resizes),
             creations=tuple(self.creations),
             kept=tuple(self.kept),
             requests=self.requests,
-            state=ProvisioningState(pauses=pauses, ended=self.ended, progressed=progressed),
+            state=ProvisioningState(pauses=pauses, ended=self.ended, since=self.since),
+        )
+
+    def _since(self, workload: Controller, otherwise: datetime) -> datetime:
+        if workload in self.asked.evicted:
+            return self.now
+        return self.state.since.get(workload, otherwise)
+
+    def _is_over(self, since: datetime) -> bool:
+        """Return whether the time-out is over; also if the clock moved back by as much."""
+        return abs(self.now - since) >= self.limits.timeout
+
+    def _report(self, demand: CapacityDemand, name: str, *, since: datetime) -> None:
+        self.since[demand.workload] = since
+        self.requests[demand.workload] = CapacityRequest(
+            stage=RequestStage.REQUESTED, until=since + self.limits.timeout, name=name
         )
 
     def _keep(self, found: CapacityObject, count: int) -> None:
@@ -350,18 +358,19 @@ class _Planner:
         self.creations.append(
             Creation(kind=self.kind, name=name, demand=demand, count=count, since=since)
         )
-        self.requests[demand.workload] = CapacityRequest(
-            stage=RequestStage.REQUESTED, until=since + self.limits.timeout, name=name
-        )
+        self._report(demand, name, since=since)
 
     def _give_up(self, found: CapacityObject, stage: RequestStage, message: str) -> None:
         self.deletions.append(found)
-        last = self.state.pauses.get(found.workload)
+        self._pause(found.workload, stage, message)
+
+    def _pause(self, workload: Controller, stage: RequestStage, message: str) -> None:
+        last = self.state.pauses.get(workload)
         if last is None or not last.holds(self.now):  # otherwise the deletion failed before
             self.state = paused(
-                self.state, found.workload, stage, message, limits=self.limits, now=self.now
+                self.state, workload, stage, message, limits=self.limits, now=self.now
             )
-        self.requests[found.workload] = request_of_pause(self.state.pauses[found.workload])
+        self.requests[workload] = request_of_pause(self.state.pauses[workload])
 
     def _is_outdated(self, found: CapacityObject, demand: CapacityDemand) -> bool:
         """Return whether the object requests another kind of room, or can't be resized."""

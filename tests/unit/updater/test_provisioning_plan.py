@@ -65,10 +65,11 @@ def plan(
     missing: Mapping[Controller, int] | None = None,
     before: ProvisioningState | None = None,
     refused: Collection[Controller] = (),
+    evicted: Collection[Controller] = (),
     now: datetime = NOW,
 ) -> ProvisioningPlan:
     return plan_provisioning(
-        PassDemands(demands=demands, refused=refused),
+        PassDemands(demands=demands, refused=refused, evicted=evicted),
         objects,
         kind=kind,
         missing=missing or {},
@@ -89,6 +90,7 @@ class Case:
     missing: int = 0
     before: ProvisioningState = field(default_factory=ProvisioningState)
     refused: bool = False  # an eviction with room
+    evicted: bool = False  # with room
     deleted: bool = False
     resized: int | None = None
     created: int | None = None
@@ -146,9 +148,33 @@ CASES = [
         stage=RequestStage.TIMED_OUT,
     ),
     Case(
-        id="a replacement in its place renews the time-out",
+        id="an eviction with room renews the time-out",
         object=found(since=NOW - 10 * MINUTE),
-        before=ProvisioningState(progressed={WEB: NOW - MINUTE}),
+        evicted=True,
+    ),
+    Case(
+        id="after an eviction with room, just before the time-out",
+        object=found(since=NOW - 15 * MINUTE),
+        before=ProvisioningState(since={WEB: NOW - 9.99 * MINUTE}),
+    ),
+    Case(
+        id="a new object, at the time-out of the demand",
+        object=found(since=NOW),
+        before=ProvisioningState(since={WEB: NOW - 10 * MINUTE}),
+        deleted=True,
+        stage=RequestStage.TIMED_OUT,
+    ),
+    Case(
+        id="without an object, just before the time-out of the demand",
+        object=None,
+        before=ProvisioningState(since={WEB: NOW - 9.99 * MINUTE}),
+        created=2,
+    ),
+    Case(
+        id="without an object, at the time-out of the demand",
+        object=None,
+        before=ProvisioningState(since={WEB: NOW - 10 * MINUTE}),
+        stage=RequestStage.TIMED_OUT,
     ),
     Case(
         id="the clock moved back by more than the time-out",
@@ -228,6 +254,7 @@ def test_the_object_of_a_workload(case: Case) -> None:
         missing={WEB: case.missing},
         before=case.before,
         refused=[WEB] if case.refused else [],
+        evicted=[WEB] if case.evicted else [],
     )
     assert result.deletions == ((case.object,) if case.deleted else ())
     assert [count for _, count in result.resizes] == ([case.resized] if case.resized else [])
@@ -239,6 +266,37 @@ def test_the_object_of_a_workload(case: Case) -> None:
 def test_a_replaced_object_keeps_its_time_out() -> None:
     (created,) = plan([demand(need=Room(2000, 1 << 30, 1))], [found()]).creations
     assert created.since == NOW - MINUTE
+
+
+def test_other_pods_that_take_the_places_do_not_renew_the_time_out() -> None:
+    """Each minute a new pod, of an autoscaler or after a drain, takes the only place."""
+    state, now, stages = ProvisioningState(), NOW, []
+    for _ in range(11):
+        result = plan([demand(count=1)], [], before=state, now=now)
+        stages.append(result.requests[WEB].stage)
+        state = settle(
+            [found(count=1, since=each.since) for each in result.creations],
+            placed={WEB: 1},
+            missing={},
+            state=result.state,
+            limits=LIMITS,
+            now=now,
+        ).state
+        now += MINUTE
+    assert stages == [RequestStage.REQUESTED] * 10 + [RequestStage.TIMED_OUT]
+
+
+def test_a_new_demand_has_its_own_time_out() -> None:
+    before = ProvisioningState(since={WEB: NOW - 9 * MINUTE})
+    assert not plan([], [], before=before).state.since
+    assert plan([demand()], []).state.since == {WEB: NOW}
+
+
+def test_the_time_out_begins_again_after_a_pause() -> None:
+    given_up = plan([demand()], [found(since=NOW - 10 * MINUTE)])
+    later = NOW + 15 * MINUTE
+    (created,) = plan([demand()], [], before=given_up.state, now=later).creations
+    assert created.since == later
 
 
 def test_the_message_of_a_refusal_is_reported() -> None:
@@ -351,7 +409,6 @@ def test_places_that_are_taken_between_passes(case: Settled) -> None:
     )
     assert result.deletions == ((case.object,) if case.deleted else ())
     assert [count for _, count in result.resizes] == ([case.resized] if case.resized else [])
-    assert bool(result.state.progressed) == (case.placed > 0)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,6 @@ class Requests(RuleBasedStateMachine):
         # The first pass without demand, of the present process.
         self.ended: dict[Controller, datetime] = {}
         self.waiting_since: dict[Controller, datetime] = {}
-        self.placed_at: dict[Controller, datetime] = {}
         self.created = 0
 
     @rule(
@@ -108,8 +107,6 @@ class Requests(RuleBasedStateMachine):
     @rule(workload=st.sampled_from(WORKLOADS), count=st.integers(1, 3))
     def place_pods(self, workload: Controller, count: int) -> None:
         self.placed[workload] = self.placed.get(workload, 0) + count
-        self.waiting_since.pop(workload, None)
-        self.placed_at[workload] = self.now
         self.advance(SECOND)
 
     @rule(workload=st.sampled_from(WORKLOADS))
@@ -198,8 +195,7 @@ class Requests(RuleBasedStateMachine):
         for since in self.waiting_since.values():
             assert self.now - since < LIMITS.timeout + 4 * MINUTE
         for each in self.objects.values():
-            since = max(each.since, self.placed_at.get(each.workload, START))
-            assert self.now - since < LIMITS.timeout + 4 * MINUTE
+            assert self.now - each.since < LIMITS.timeout + 4 * MINUTE
 
 
 Requests.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
