@@ -18,7 +18,6 @@ from updater.capacity.capacity_requests import (
     NO_REQUESTS,
     CapacityMode,
     CapacityProvisioner,
-    CapacityRequests,
     PassDemands,
 )
 from updater.capacity.detection import CapacityDetection, EffectiveMode
@@ -159,7 +158,9 @@ class Updater:
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
         if self._provisioner is not None:
-            self._requests = await self._provision(self._provisioner, context.now)
+            complete = not current.executor.over
+            wanted = self._demands(context.now, complete=complete)
+            self._requests = await self._provisioner.reconcile(wanted, now=self._clock.now())
         self._metrics.last_success.set(self._clock.now().timestamp())
         self._history.note_resizes(self._caches.pods.get, self._state, now=self._clock.now())
         self.last_plan = PlanTable(
@@ -183,19 +184,17 @@ class Updater:
             requests=None if self._provisioner is None else self._requests.unavailable,
         )
 
-    async def _provision(
-        self, provisioner: CapacityProvisioner, began: datetime
-    ) -> CapacityRequests:
-        """Request the capacity that the pass lacked; return the state of all requests."""
+    def _demands(self, began: datetime, *, complete: bool) -> PassDemands:
+        """Return the demands of the pass that began then."""
         state = self._state
         reserved = state.reservations.values()
         evicted = frozenset(each.workload for each in reserved if each.at >= began)
-        wanted = PassDemands(
+        return PassDemands(
             demands=tuple(chain.from_iterable(state.demands.values())),
             evicted=evicted,
             refused=state.refused_evictions - evicted,
+            complete=complete,
         )
-        return await provisioner.reconcile(wanted, now=self._clock.now())
 
     @property
     def waits_for_room(self) -> bool:

@@ -87,8 +87,9 @@ class World:
             await self.admin.create(DEFINITIONS, capacity_definition(kind))
         await asyncio.sleep(1)
 
-    async def pass_(self, *demands: CapacityDemand) -> CapacityRequests:
-        return await self.provisioner.reconcile(PassDemands(demands=demands), now=self.clock.now())
+    async def pass_(self, *demands: CapacityDemand, complete: bool = True) -> CapacityRequests:
+        wanted = PassDemands(demands=demands, complete=complete)
+        return await self.provisioner.reconcile(wanted, now=self.clock.now())
 
     async def names(self, endpoint: Endpoint[dict[str, Any]]) -> list[str]:
         listing = await self.admin.list(endpoint)
@@ -323,6 +324,35 @@ def test_objects_of_a_former_process_are_deleted_without_demand() -> None:
         opened.provisioner = opened.new_process()
         await opened.pass_()
         assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
+
+    in_world(check)
+
+
+INCOMPLETE = [
+    ("incomplete passes", [False, False], 0, True),
+    ("incomplete passes for less than the time-out", [False], 599, True),
+    ("incomplete passes for the time-out", [False], 600, False),
+    ("a complete pass", [False, True], 0, False),
+    ("an incomplete pass after a complete one", [True, False], 0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("complete", "seconds", "kept"), [pytest.param(*case, id=name) for name, *case in INCOMPLETE]
+)
+def test_objects_without_demand_stay_until_all_demands_are_known(
+    complete: list[bool], seconds: float, *, kept: bool
+) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.provisioner = opened.new_process()
+        for each in complete:
+            await opened.pass_(complete=each)
+            await asyncio.sleep(seconds)
+        if seconds:
+            await opened.pass_(complete=False)
+        assert (await opened.sizes() == [2]) is kept
 
     in_world(check)
 

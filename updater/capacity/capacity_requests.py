@@ -54,6 +54,7 @@ class PassDemands:
     evicted: Collection[Controller] = ()
     # Other workloads of which an eviction, or its dry run, was refused although there was room.
     refused: Collection[Controller] = ()
+    complete: bool = True  # the pass reached all VPAs
 
 
 class RequestStage(enum.StrEnum):

@@ -78,6 +78,8 @@ class Provisioner:
         self._listed_at: datetime | None = None
         self._problem: tuple[str, datetime] | None = None  # and when it is tried again
         self._failing_since: datetime | None = None
+        self._began: datetime | None = None
+        self._knows_all = False  # demands, see ``_learn``
         self._last = NO_REQUESTS
         self._present = _Present()
         self._state = NO_STATE
@@ -137,6 +139,7 @@ class Provisioner:
         listed = await self._objects.list(now)
         self._listed_at = now
         await self._objects.clear(listed)
+        self._learn(wanted, now)
         pods = self._pods_on_nodes({each.workload for each in listed.objects})
         plan = plan_provisioning(
             wanted,
@@ -146,8 +149,19 @@ class Provisioner:
             before=self._state,
             limits=self._limits,
             now=now,
+            knows_all=self._knows_all,
         )
         return await self._execute(plan, now)
+
+    def _learn(self, wanted: PassDemands, now: datetime) -> None:
+        """Note whether all demands are known: after a complete pass, or the time-out of requests.
+
+        Passes that a rate limit ends early start with other VPAs each time.
+        """
+        if self._began is None:
+            self._began = now
+        waited = abs(now - self._began) >= self._limits.timeout  # abs: the clock may move back
+        self._knows_all = self._knows_all or wanted.complete or waited
 
     def _pods_on_nodes(self, workloads: Collection[Controller]) -> dict[Controller, set[str]]:
         """Return the UIDs of the pods of each workload that are on nodes and not terminating."""

@@ -128,12 +128,14 @@ def plan_provisioning(
     before: ProvisioningState = NO_STATE,
     limits: ProvisioningLimits,
     now: datetime,
+    knows_all: bool = True,
 ) -> ProvisioningPlan:
     """Decide on the objects of all workloads.
 
     ``objects`` are all of ours. ``kind`` is what the cluster serves; None: nothing is created.
     ``missing`` is how many replicas of a workload are on no node; an object without demand stays
-    for them. The first demand of a workload counts.
+    for them. The first demand of a workload counts. While not all demands are known, no object is
+    deleted for want of one.
     """
     planner = _Planner(
         asked=asked,
@@ -149,9 +151,13 @@ def plan_provisioning(
         if demand.count > 0:
             wanted.setdefault(demand.workload, demand)
     planner.end_surplus()
-    for workload in tuple(planner.present):
-        if workload not in wanted:
+    for workload, found in tuple(planner.present.items()):
+        if workload in wanted:
+            continue
+        if knows_all:
             planner.end(workload)
+        else:
+            planner.kept.append(found)
     for workload, demand in wanted.items():
         if workload in planner.present:
             planner.follow(demand)
