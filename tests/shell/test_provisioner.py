@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -527,6 +527,99 @@ def test_after_a_failure_the_last_requests_count(
     in_world(check)
     lines = [each for each in caplog.records if each.message == "capacity requests not updated"]
     assert len(lines) == 1
+
+
+TRANSIENT = [Refusal.CONFLICT, Refusal.OVERLOADED, Refusal.INTERNAL, Refusal.TIMEOUT]
+
+
+@pytest.mark.parametrize("fails", ["podtemplates", "capacitybuffers"])
+@pytest.mark.parametrize("refusal", TRANSIENT)
+def test_a_creation_that_fails_is_repeated_in_the_next_pass(fails: str, refusal: Refusal) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse(fails, "create", refusal, end=50)
+        await opened.pass_(demand())
+        assert not await opened.names(BUFFERS)
+        await asyncio.sleep(60)
+        request = (await opened.pass_(demand())).by_workload[WEB]
+        assert request.stage is RequestStage.REQUESTED
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) != []
+
+    in_world(check)
+
+
+def test_creations_that_fail_for_the_time_out_are_paused() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse("capacitybuffers", "create", Refusal.INTERNAL)
+        for _ in range(10):
+            await opened.pass_(demand())
+            await asyncio.sleep(60)
+        request = (await opened.pass_(demand())).by_workload[WEB]
+        assert request.stage is RequestStage.TIMED_OUT
+
+    in_world(check)
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_a_call_that_is_refused_between_passes_is_repeated_after_a_pause(verb: str) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.refuse("capacitybuffers", verb, Refusal.FORBIDDEN)
+        await opened.delete_pods(1 if verb == "patch" else 2)
+        await asyncio.sleep(60)
+        refused = [each for each in opened.writes() if each == (verb, "capacitybuffers")]
+        assert 5 <= len(refused) <= 6
+
+    in_world(check)
+
+
+@dataclass
+class BrokenClock:
+    """A clock that fails once."""
+
+    clock: VirtualClock
+    works: bool = False
+
+    def now(self) -> datetime:
+        if not self.works:
+            self.works = True
+            raise RuntimeError("a bug")
+        return self.clock.now()
+
+
+def test_an_unexpected_error_between_passes_does_not_end_the_checks() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        clock = BrokenClock(opened.clock)
+        provisioner = provisioner_of(opened.client, opened.caches, clock)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(provisioner.run())
+            wanted = PassDemands(demands=[demand()])
+            await provisioner.reconcile(wanted, now=opened.clock.now())
+            await opened.delete_pods(1)
+            await asyncio.sleep(15)
+            assert clock.works
+            assert await opened.sizes() == [1]
+            running.cancel()
+
+    in_world(check)
+
+
+def test_slow_calls_between_passes_delay_a_pass_by_ten_seconds_at_most() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand(count=1))
+        slow = Calls(resource="capacitybuffers", verb="delete")
+        opened.cluster.api.faults.add(ApiFault(calls=slow, effect=Effect(delay=29)))
+        await opened.delete_pods(1)
+        await asyncio.sleep(3)
+        began = opened.clock.now()
+        await opened.pass_(demand(count=1))
+        assert opened.clock.now() - began <= timedelta(seconds=10)
+
+    in_world(check)
 
 
 @pytest.mark.parametrize(

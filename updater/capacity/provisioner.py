@@ -1,6 +1,7 @@
 """Requests capacity from the cluster's autoscaler for replacements without room."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +40,13 @@ _TICK = 1.0  # seconds between checks of requests whose places may be taken
 _NOT_SERVED_AGAIN = timedelta(minutes=5)  # until the next look
 _LIST_AGAIN = timedelta(minutes=10)  # without demands and objects
 _LONGEST = 30.0  # seconds for all calls after a pass
+_LONGEST_BETWEEN = 10.0  # seconds for all calls of one check between passes
+_PAUSE = 10.0  # seconds after a failed call between passes
 _LONGEST_OUTAGE = timedelta(minutes=5)
 _NOT_SERVED = "neither CapacityBuffer nor ProvisioningRequest is served"
+
+
+_NO_PODS: Mapping[Controller, Collection[str]] = {}
 
 
 @dataclass(slots=True)
@@ -109,8 +115,12 @@ class Provisioner:
         while True:
             await self._occupied.wait()
             await asyncio.sleep(_TICK)
-            async with self._lock:
-                await self._settle(self._clock.now())
+            settled = False
+            with self._boundary(), contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_BETWEEN), self._lock:
+                    settled = await self._settle(self._clock.now())
+            if not settled:
+                await asyncio.sleep(_PAUSE)
 
     async def _reconcile_unless_blocked(
         self, wanted: PassDemands, now: datetime
@@ -232,7 +242,8 @@ class Provisioner:
 
     # Between passes
 
-    async def _settle(self, now: datetime) -> None:
+    async def _settle(self, now: datetime) -> bool:
+        """Remove what isn't needed any more; return False after a failed call."""
         present = self._present
         pods = self._pods_on_nodes({each.workload for each in present.objects})
         placed = {
@@ -248,13 +259,21 @@ class Provisioner:
             now=now,
         )
         self._state = plan.state
-        if plan.deletions or plan.resizes:
-            kept, _ = await self._remove_and_resize(plan)
-            self._remember(kept)
+        if not plan.deletions and not plan.resizes:
+            return True
+        kept, _ = await self._remove_and_resize(plan)
+        unchanged = {each.workload for each in kept if each not in plan.kept}
+        self._remember(kept, {each: present.pods[each] for each in unchanged})
+        return not unchanged
 
-    def _remember(self, kept: Sequence[CapacityObject]) -> None:
+    def _remember(
+        self,
+        kept: Sequence[CapacityObject],
+        counted: Mapping[Controller, Collection[str]] = _NO_PODS,
+    ) -> None:
+        """Note the objects, and the pods that take no places: those of now, or ``counted``."""
         pods = self._pods_on_nodes({each.workload for each in kept})
-        self._present = _Present(tuple(kept), pods)
+        self._present = _Present(tuple(kept), {**pods, **counted})
         if kept:
             self._occupied.set()
         else:

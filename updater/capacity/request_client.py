@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from common.api.provisioning import CapacityRequestObject
-from common.errors import DecodeError, KubeError, NotFoundError, NotLeadingError, UnreachableError
+from common.errors import (
+    ConflictError,
+    DecodeError,
+    KubeError,
+    NotFoundError,
+    NotLeadingError,
+    ServerError,
+    TooManyRequestsError,
+    UnreachableError,
+)
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import POD_TEMPLATES, Endpoint
 from common.target.owners import Controller
@@ -35,7 +44,14 @@ _SELECTOR = f"{MANAGED_BY}={MANAGER}"
 _TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
     endpoint.kind: endpoint.as_dicts() for endpoint in REQUESTING_WORKLOADS
 }
-_TRANSIENT = (NotLeadingError, UnreachableError)  # the next pass tries again
+# The next pass tries again. Another process may have created the object of a conflict.
+_TRANSIENT = (
+    ConflictError,
+    NotLeadingError,
+    ServerError,
+    TooManyRequestsError,
+    UnreachableError,
+)
 
 
 @dataclass(frozen=True, slots=True)
