@@ -237,6 +237,7 @@ class Updater:
             templates=templates,
             capacity_mode=capacity.mode,
             awaits_nodes=capacity.awaits_nodes,
+            capacity_fallback=capacity.fallback,
             capacity_requests=self._requests,
             memory_use=self._usage.use,
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -389,13 +389,30 @@ def test_objects_of_others_stay() -> None:
     in_world(check)
 
 
+HALF_WAY = [
+    ("a policy, or a missing right", Refusal.FORBIDDEN, "no", RequestStage.UNAVAILABLE),
+    ("a quota", Refusal.FORBIDDEN, "exceeded quota: objects", RequestStage.REFUSED),
+    ("a rule of the definition", Refusal.INVALID, "no", RequestStage.REFUSED),
+]
+
+
 @pytest.mark.parametrize("fails", ["podtemplates", "capacitybuffers"])
-def test_nothing_is_left_of_a_creation_that_fails_half_way(fails: str) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "message", "stage"), [pytest.param(*case, id=name) for name, *case in HALF_WAY]
+)
+def test_nothing_is_left_of_a_creation_that_fails_half_way(
+    fails: str, refusal: Refusal, message: str, stage: RequestStage
+) -> None:
     async def check(opened: World) -> None:
         await opened.serve()
-        opened.refuse(fails, "create", Refusal.FORBIDDEN)
+        opened.cluster.api.faults.add(
+            ApiFault(
+                calls=Calls(resource=fails, verb="create"),
+                effect=Effect(refuse=refusal, message=message),
+            )
+        )
         refused = (await opened.pass_(demand())).by_workload[WEB]
-        assert refused.stage is RequestStage.REFUSED
+        assert refused.stage is stage
         assert refused.until - opened.clock.now() == timedelta(minutes=15)
         assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
         before = opened.writes()
@@ -466,12 +483,37 @@ def test_a_definition_that_goes_takes_its_objects_along() -> None:
     in_world(check)
 
 
-def test_a_custom_workload_without_a_known_template_is_refused() -> None:
+def test_for_workloads_without_a_known_template_none_are_available(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    robot = Controller("shop", "Robot", "marvin", "example.com/v1")
+
     async def check(opened: World) -> None:
         await opened.serve()
-        robot = Controller("shop", "Robot", "marvin", "example.com/v1")
-        refused = (await opened.pass_(demand(robot))).by_workload[robot]
-        assert refused.message == "the pod template of kind Robot isn't known"
+        found = await opened.pass_(demand(robot), demand())
+        request = found.by_workload[robot]
+        assert request.stage is RequestStage.UNAVAILABLE
+        assert request.message == "the pod template of kind Robot isn't known"
+        assert not found.unavailable
+        assert await opened.sizes() == [2]
+        await opened.pass_(demand(replace(robot, name="eva")))
+
+    in_world(check)
+    lines = [each for each in caplog.records if "for a workload" in each.message]
+    assert len(lines) == 1
+
+
+def test_what_is_unavailable_is_reported_without_demand_until_it_is_tried_again() -> None:
+    """In mode off the pods are evicted, so the next pass may have no demand."""
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse("podtemplates", "create", Refusal.FORBIDDEN)
+        await opened.pass_(demand())
+        await asyncio.sleep(15 * 60 - 1)
+        assert (await opened.pass_()).are_unavailable_for(WEB)
+        await asyncio.sleep(1)
+        assert not (await opened.pass_()).are_unavailable_for(WEB)
 
     in_world(check)
 
@@ -538,8 +580,9 @@ def test_a_creation_that_fails_is_repeated_in_the_next_pass(fails: str, refusal:
     async def check(opened: World) -> None:
         await opened.serve()
         opened.refuse(fails, "create", refusal, end=50)
-        await opened.pass_(demand())
+        found = await opened.pass_(demand())
         assert not await opened.names(BUFFERS)
+        assert found.postponed[WEB].startswith("the API server failed to create the request")
         await asyncio.sleep(60)
         request = (await opened.pass_(demand())).by_workload[WEB]
         assert request.stage is RequestStage.REQUESTED
@@ -658,7 +701,8 @@ async def test_after_an_unexpected_error_the_last_requests_count() -> None:
         caches = Caches.following(client)
         provisioner = provisioner_of(client, caches, clock)
         requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=clock.now())
-        assert requests == CapacityRequests()
+        failure = "nothing is requested: an unexpected error, which the log has"
+        assert requests == CapacityRequests(postponed={WEB: failure})
         later = clock.now() + timedelta(minutes=5, seconds=1)
         requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=later)
         assert requests.unavailable == "an unexpected error, which the log has"

@@ -63,6 +63,7 @@ class RequestStage(enum.StrEnum):
     REQUESTED = "requested"
     REFUSED = "refused"  # by its controller, or by the API server
     TIMED_OUT = "timed_out"
+    UNAVAILABLE = "unavailable"  # none can be made for this workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +82,18 @@ class CapacityRequests:
 
     ``unavailable`` is the cause, as a sentence, if none can be made for now: no API is served, or
     the updater lacks the rights. Then passes go on as in a cluster without these APIs, and call
-    ``reconcile`` without demands.
+    ``reconcile`` without demands. Workloads whose stage is UNAVAILABLE are handled so alone.
+    ``postponed`` has the cause for workloads with demand without a request.
     """
 
     by_workload: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    postponed: Mapping[Controller, str] = field(default_factory=dict)
     unavailable: str = ""
+
+    def are_unavailable_for(self, workload: Controller) -> bool:
+        """Return whether no request can be made for this workload."""
+        request = self.by_workload.get(workload)
+        return request is not None and request.stage is RequestStage.UNAVAILABLE
 
 
 NO_REQUESTS = CapacityRequests()

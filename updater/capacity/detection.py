@@ -3,7 +3,7 @@
 import asyncio
 import enum
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +55,8 @@ class EffectiveMode:
     mode: CapacityMode
     cause: str
     awaits_nodes: bool = False  # they aren't listed yet, so evictions that need room wait
+    # Of workloads for which no capacity can be requested.
+    fallback: CapacityMode = field(default=CapacityMode.WAIT, compare=False)
 
 
 class NodeView(enum.Enum):
@@ -97,9 +99,15 @@ def effective_mode(
         return EffectiveMode(CapacityMode.WAIT, "configured")
     if detected is None:
         return EffectiveMode(CapacityMode.WAIT, "the API server fails to answer what it serves")
+    without = _without_requests(detected, view)
     if detected.requests and view.requests == "":
         served = " and ".join(detected.requests)
-        return EffectiveMode(CapacityMode.PROVISION, f"the cluster serves {served}")
+        cause = f"the cluster serves {served}"
+        return EffectiveMode(CapacityMode.PROVISION, cause, fallback=without.mode)
+    return without
+
+
+def _without_requests(detected: Detected, view: CapacityView) -> EffectiveMode:
     refusal = f"; capacity can't be requested: {view.requests}" if view.requests else ""
     if detected.autoscaler:
         cause = f"{detected.autoscaler} adds nodes for Pending pods{refusal}"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
@@ -15,7 +15,6 @@ from common.runtime.object_errors import Boundary, ObjectErrors
 from common.target.owners import Controller, controller_of
 from updater.capacity.capacity_requests import (
     NO_REQUESTS,
-    CapacityRequest,
     CapacityRequests,
     PassDemands,
     RequestStage,
@@ -30,7 +29,7 @@ from updater.capacity.provisioning_plan import (
     request_of_pause,
     settle,
 )
-from updater.capacity.request_client import RequestClient
+from updater.capacity.request_client import NotCreated, RequestClient
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.workload_size import group_size, workload_of
 
@@ -108,7 +107,7 @@ class Provisioner:
                 failure = "the API server is slow"
             except (KubeError, DecodeError) as error:
                 failure = str(error)
-        return self._after_failure(failure, now)
+        return self._after_failure(failure, wanted, now)
 
     async def run(self) -> None:
         """Remove requests between passes as soon as replacements have taken their places."""
@@ -138,14 +137,12 @@ class Provisioner:
         else:
             if self._objects.kind is not None:
                 self._solved()
-                return CapacityRequests(by_workload=requests)
+                return requests
             self._block(_NOT_SERVED, now, pause=_NOT_SERVED_AGAIN)
         self._failing_since = None
         return self._unavailable()
 
-    async def _reconcile(
-        self, wanted: PassDemands, now: datetime
-    ) -> Mapping[Controller, CapacityRequest]:
+    async def _reconcile(self, wanted: PassDemands, now: datetime) -> CapacityRequests:
         listed = await self._objects.list(now)
         self._listed_at = now
         await self._objects.clear(listed)
@@ -199,32 +196,33 @@ class Provisioner:
 
     # Writing
 
-    async def _execute(
-        self, plan: ProvisioningPlan, now: datetime
-    ) -> Mapping[Controller, CapacityRequest]:
+    async def _execute(self, plan: ProvisioningPlan, now: datetime) -> CapacityRequests:
         """Carry the plan out; return the requests for workloads, with refusals."""
         self._state = plan.state
         kept, failed = await self._remove_and_resize(plan)
-        requests = dict(plan.requests)
+        undeleted = {each.workload for each in failed}
+        requests, postponed = dict(plan.requests), dict(plan.postponed)
         for creation in plan.creations:
             workload = creation.demand.workload
-            if any(each.workload == workload for each in failed):
-                continue  # its former object couldn't be deleted
-            if len(kept) >= self._limits.most_requests:
-                requests.pop(workload, None)
-                continue
-            created = await self._objects.create(creation, now)
-            if isinstance(created, CapacityObject):
-                kept.append(created)
+            if workload in undeleted:
+                created = NotCreated(None, "the former request could not be deleted")
+            elif len(kept) >= self._limits.most_requests:
+                created = NotCreated(None, self._limits.bound)
             else:
-                del requests[workload]
-                if created:
-                    self._pause(workload, created, now)
-                    requests[workload] = request_of_pause(self._state.pauses[workload])
-                else:
-                    self._listed_at = None  # the next pass finds what was created
+                found = await self._objects.create(creation, now)
+                if isinstance(found, CapacityObject):
+                    kept.append(found)
+                    continue
+                created = found
+            del requests[workload]
+            if created.stage is None:
+                postponed[workload] = created.message
+                self._listed_at = None  # the next pass finds what was created
+            else:
+                self._pause(workload, created.stage, created.message, now)
+                requests[workload] = request_of_pause(self._state.pauses[workload])
         self._remember(kept)
-        return requests
+        return CapacityRequests(by_workload=requests, postponed=postponed)
 
     async def _remove_and_resize(
         self, plan: ProvisioningPlan
@@ -295,7 +293,7 @@ class Provisioner:
         known = self._listed_at is not None and not self._present.objects
         return self._problem is not None and now < self._problem[1] and known
 
-    def _after_failure(self, text: str, now: datetime) -> CapacityRequests:
+    def _after_failure(self, text: str, wanted: PassDemands, now: datetime) -> CapacityRequests:
         """Return the last requests; after five minutes of failures they are unavailable."""
         if self._failing_since is None:
             logger.warning("capacity requests not updated", extra={"error": text})
@@ -304,7 +302,10 @@ class Provisioner:
             self._block(text, now)
             self._last = self._unavailable()
         self._listed_at = None  # the next pass finds what was created
-        return self._last
+        workloads = {each.workload for each in wanted.demands} - self._last.by_workload.keys()
+        return replace(
+            self._last, postponed=dict.fromkeys(workloads, f"nothing is requested: {text}")
+        )
 
     def _block(self, text: str, now: datetime, *, pause: timedelta = timedelta()) -> None:
         if self._problem is None or self._problem[0] != text:
@@ -320,7 +321,5 @@ class Provisioner:
     def _unavailable(self) -> CapacityRequests:
         return CapacityRequests(unavailable="" if self._problem is None else self._problem[0])
 
-    def _pause(self, workload: Controller, text: str, now: datetime) -> None:
-        self._state = paused(
-            self._state, workload, RequestStage.REFUSED, text, limits=self._limits, now=now
-        )
+    def _pause(self, workload: Controller, stage: RequestStage, text: str, now: datetime) -> None:
+        self._state = paused(self._state, workload, stage, text, limits=self._limits, now=now)

@@ -47,6 +47,11 @@ class ProvisioningLimits:
     longest_pause: timedelta = timedelta(hours=4)
     most_excess: float = 0.1  # relative: an object for more room than this is replaced
 
+    @property
+    def bound(self) -> str:
+        """Return why no more objects are created, as a sentence."""
+        return f"{self.most_requests} requests for other workloads are under way"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityObject:
@@ -116,6 +121,7 @@ class ProvisioningPlan:
     creations: tuple[Creation, ...] = ()
     kept: tuple[CapacityObject, ...] = ()  # resized ones with their new count
     requests: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    postponed: Mapping[Controller, str] = field(default_factory=dict)  # and why
     state: ProvisioningState = NO_STATE
 
 
@@ -255,6 +261,7 @@ class _Planner:
     creations: list[Creation] = field(default_factory=list)
     kept: list[CapacityObject] = field(default_factory=list)
     requests: dict[Controller, CapacityRequest] = field(default_factory=dict)
+    postponed: dict[Controller, str] = field(default_factory=dict)
     ended: dict[Controller, datetime] = field(default_factory=dict)
     since: dict[Controller, datetime] = field(default_factory=dict)
 
@@ -311,11 +318,14 @@ class _Planner:
             return
         since = self._since(workload, self.now)
         if any(each.workload == workload for each in self.kept):
-            self.since[workload] = since  # the last object is being deleted
+            self.since[workload] = since
+            self.postponed[workload] = "the former request is being deleted"
         elif self._is_over(since):
             self._pause(workload, RequestStage.TIMED_OUT, "")
         elif len(self.kept) + len(self.creations) < self.limits.most_requests:
             self._create(demand, since=since)
+        else:
+            self.postponed[workload] = self.limits.bound
 
     def plan(self, wanted: Collection[Controller]) -> ProvisioningPlan:
         """Return the plan; forget what the workloads without demand don't need any more."""
@@ -324,12 +334,16 @@ class _Planner:
             for workload, pause in self.state.pauses.items()
             if workload in wanted or workload in self.asked.refused or pause.holds(self.now)
         }
+        for workload, pause in pauses.items():
+            if pause.stage is RequestStage.UNAVAILABLE and pause.holds(self.now):
+                self.requests.setdefault(workload, request_of_pause(pause))
         return ProvisioningPlan(
             deletions=tuple(self.deletions),
             resizes=tuple(self.resizes),
             creations=tuple(self.creations),
             kept=tuple(self.kept),
             requests=self.requests,
+            postponed=self.postponed,
             state=ProvisioningState(pauses=pauses, ended=self.ended, since=self.since),
         )
 

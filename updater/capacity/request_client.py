@@ -10,6 +10,7 @@ from common.api.provisioning import CapacityRequestObject
 from common.errors import (
     ConflictError,
     DecodeError,
+    ForbiddenError,
     KubeError,
     NotFoundError,
     NotLeadingError,
@@ -20,6 +21,7 @@ from common.errors import (
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import POD_TEMPLATES, Endpoint
 from common.target.owners import Controller
+from updater.capacity.capacity_requests import RequestStage
 from updater.capacity.provisioning_plan import CapacityObject, Creation, RequestKind
 from updater.capacity.request_apis import (
     REQUESTING_WORKLOADS,
@@ -40,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _REDISCOVER = timedelta(minutes=5)  # while no API is served
 _REDISCOVER_SERVED = timedelta(hours=1)  # for a newer version
+_MOST_REPORTED = 1000
 _SELECTOR = f"{MANAGED_BY}={MANAGER}"
 _TEMPLATES: Mapping[str, Endpoint[dict[str, Any]]] = {
     endpoint.kind: endpoint.as_dicts() for endpoint in REQUESTING_WORKLOADS
@@ -52,6 +55,14 @@ _TRANSIENT = (
     TooManyRequestsError,
     UnreachableError,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class NotCreated:
+    """The failure of a creation."""
+
+    stage: RequestStage | None  # None: the next pass tries again
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,7 @@ class RequestClient:
         self._timeout = timeout
         self._apis: RequestApis = {}
         self._discover_at: datetime | None = None  # None: now
+        self._reported: set[str] = set()  # causes why none can be made for a workload
 
     @property
     def kind(self) -> RequestKind | None:
@@ -114,14 +126,11 @@ class RequestClient:
         ]
         return Listed(objects, unreadable, names)
 
-    async def create(self, creation: Creation, now: datetime) -> CapacityObject | str:
-        """Create a PodTemplate and its object; return the object, or why it was refused.
-
-        The text is empty if the next pass should try again.
-        """
+    async def create(self, creation: Creation, now: datetime) -> CapacityObject | NotCreated:
+        """Create a PodTemplate and its object; return the object, or why it wasn't created."""
         workload = creation.demand.workload
         if workload.kind not in _TEMPLATES or not workload.is_well_known:
-            return f"the pod template of kind {workload.kind} isn't known"
+            return self._unavailable(f"the pod template of kind {workload.kind} isn't known")
         created = False
         try:
             owner = await self._client.get(
@@ -133,16 +142,19 @@ class RequestClient:
             endpoint = self._apis[creation.kind]
             body = request_body(creation, manager=MANAGER, timeout=self._timeout)
             answer = await self._writer.create(endpoint, body, namespace=workload.namespace)
-        except _TRANSIENT:
-            return ""
+        except _TRANSIENT as error:
+            return NotCreated(None, f"the API server failed to create the request: {error}")
         except (KubeError, DecodeError) as error:
             if created:
                 await self._delete_template(workload.namespace, creation.name)
-            _log("capacity request refused", workload, creation.name, error=str(error))
-            return str(error) or type(error).__name__
+            text = str(error) or type(error).__name__
+            if isinstance(error, ForbiddenError) and not _is_about_namespace(error):
+                return self._unavailable(text)
+            _log("capacity request refused", workload, creation.name, error=text)
+            return NotCreated(RequestStage.REFUSED, text)
         _log("capacity requested", workload, creation.name, count=creation.count)
         found = parse_object(creation.kind, answer, now=now)
-        return "" if found is None else found
+        return NotCreated(None, "its annotation was changed") if found is None else found
 
     async def resize(self, wanted: CapacityObject) -> bool:
         """Set the count of a buffer; return whether it was set."""
@@ -177,6 +189,13 @@ class RequestClient:
             if (namespace, name) not in used:
                 await self._delete_template(namespace, name, uid)
 
+    def _unavailable(self, text: str) -> NotCreated:
+        """Return that no request can be made for a workload; log each cause once."""
+        if text not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(text)
+            logger.warning("capacity can't be requested for a workload", extra={"cause": text})
+        return NotCreated(RequestStage.UNAVAILABLE, text)
+
     async def _list_objects(
         self, endpoint: Endpoint[CapacityRequestObject]
     ) -> Sequence[CapacityRequestObject]:
@@ -208,6 +227,11 @@ class RequestClient:
             logger.warning("capacity request not deleted", extra=about)
             return False
         return True
+
+
+def _is_about_namespace(error: ForbiddenError) -> bool:
+    """Return whether a quota or the end of the namespace refuses the creation, and no right."""
+    return "exceeded quota" in str(error) or error.has_cause("NamespaceTerminating")
 
 
 def _log(message: str, workload: Controller, name: str, **more: object) -> None:

@@ -84,17 +84,22 @@ def wait_for_room(
     """Return the wait of a pod whose replacement has no room.
 
     In mode provision a request for capacity is made for its workload after the pass, unless there
-    is one. It ends after ``timeout``, or at a refusal, and is made again later.
+    is one, or it was postponed before. It ends after ``timeout``, or at a refusal, and is made
+    again later.
     """
     if mode is not CapacityMode.PROVISION or workload is None:
         return wait(Reason.NO_CAPACITY, detail=shortage.sentence)
-    request = requests.by_workload.get(workload)
+    request, sentence = requests.by_workload.get(workload), shortage.sentence
+    if request is None and workload in requests.postponed:
+        return wait(Reason.NO_CAPACITY, detail=f"{sentence}; {requests.postponed[workload]}")
     if request is None:
         until = ending(now, timeout)
-        return wait(Reason.CAPACITY_REQUESTED, until=until, detail=shortage.sentence)
+        return wait(Reason.CAPACITY_REQUESTED, until=until, detail=sentence)
+    if request.stage is RequestStage.UNAVAILABLE:
+        return wait(Reason.NO_CAPACITY, detail=f"{sentence}; {_state_of(request)}")
     refused = request.stage is not RequestStage.REQUESTED
     reason = Reason.CAPACITY_REFUSED if refused else Reason.CAPACITY_REQUESTED
-    return wait(reason, until=request.until, detail=f"{shortage.sentence}; {_state_of(request)}")
+    return wait(reason, until=request.until, detail=f"{sentence}; {_state_of(request)}")
 
 
 def dies_anyway(
@@ -126,6 +131,8 @@ def _state_of(request: CapacityRequest) -> str:
             text = f"none came in time after the request{named}"
         case RequestStage.REFUSED:
             text = f"the request{named} was refused"
+        case RequestStage.UNAVAILABLE:
+            text = "more can't be requested"
     return f"{text}: {request.message}" if request.message else text
 
 

@@ -61,6 +61,8 @@ class ReplacementRoom:
             return None
         # Another node would not help the pod of a DaemonSet.
         workload = None if found.own_node_only else self._plan.scaled.workload_of(pod)
+        if self._is_off_for(workload):
+            return None
         if context.capacity_mode is CapacityMode.PROVISION and workload is not None:
             self._demand(workload, pod, self._plan.preflight.replacement(pod), need)
         return wait_for_room(
@@ -71,6 +73,13 @@ class ReplacementRoom:
             timeout=context.rules.capacity_timeout,
             now=context.now,
         )
+
+    def _is_off_for(self, workload: Controller | None) -> bool:
+        """Return whether an autoscaler acts on Pending pods alone, as far as this workload goes."""
+        context = self._plan.context
+        if workload is None or context.capacity_fallback is not CapacityMode.OFF:
+            return False
+        return context.capacity_requests.are_unavailable_for(workload)
 
     def _dies_anyway(self, each: Undecided) -> bool:
         candidate = each.candidate

@@ -1,5 +1,7 @@
 """The mode of ``--capacity-check`` that passes use, from what the cluster serves."""
 
+from dataclasses import replace
+
 import pytest
 
 from updater.capacity.capacity_requests import CapacityMode
@@ -58,6 +60,24 @@ def test_the_mode_of_passes(
     found = effective_mode(wanted, detected, view)
     assert found.mode is mode
     assert found.awaits_nodes is (view is AWAITED_NODES and wanted is not OFF)
+
+
+FALLBACKS = [
+    ("beside an autoscaler", BOTH, OFF),
+    ("beside what can't be read", replace(BUFFERS, unreadable="a ConfigMap"), OFF),
+    ("without an autoscaler", BUFFERS, WAIT),
+]
+
+
+@pytest.mark.parametrize(
+    ("detected", "fallback"), [pytest.param(*case, id=name) for name, *case in FALLBACKS]
+)
+@pytest.mark.parametrize("wanted", [AUTO, PROVISION])
+def test_the_mode_of_workloads_for_which_no_capacity_can_be_requested(
+    wanted: CapacityMode, detected: Detected, fallback: CapacityMode
+) -> None:
+    found = effective_mode(wanted, detected, USABLE)
+    assert (found.mode, found.fallback) == (PROVISION, fallback)
 
 
 def test_the_cause_names_what_prevents_requests() -> None:

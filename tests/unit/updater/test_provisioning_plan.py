@@ -95,6 +95,7 @@ class Case:
     resized: int | None = None
     created: int | None = None
     stage: RequestStage | None = RequestStage.REQUESTED
+    postponed: str | None = None
 
 
 def pause(until: datetime, length: timedelta = 15 * MINUTE) -> ProvisioningState:
@@ -209,7 +210,12 @@ CASES = [
         before=pause(NOW + 16 * MINUTE),
         created=2,
     ),
-    Case(id="an object that is being deleted", object=found(terminating=True), stage=None),
+    Case(
+        id="an object that is being deleted",
+        object=found(terminating=True),
+        stage=None,
+        postponed="the former request is being deleted",
+    ),
     replace(GONE, id="without demand and with all replicas in place", deleted=True),
     replace(
         GONE,
@@ -261,6 +267,7 @@ def test_the_object_of_a_workload(case: Case) -> None:
     assert [each.count for each in result.creations] == ([case.created] if case.created else [])
     stage = result.requests[WEB].stage if WEB in result.requests else None
     assert stage is case.stage
+    assert result.postponed.get(WEB) == case.postponed
 
 
 def test_a_replaced_object_keeps_its_time_out() -> None:
@@ -350,6 +357,8 @@ def test_objects_are_bounded_and_the_present_ones_stay() -> None:
     result = plan([demand(each) for each in workloads], [found(workloads[2]), found(workloads[3])])
     assert [each.demand.workload for each in result.creations] == [workloads[0]]
     assert workloads[1] not in result.requests
+    bound = "3 requests for other workloads are under way"
+    assert result.postponed == {workloads[1]: bound}
 
 
 def test_a_free_place_goes_to_the_next_demand() -> None:

@@ -300,6 +300,20 @@ STAGES = [
         "; the request by vpa-web-1 was refused: quota of nodes reached",
     ),
     (
+        "not available for the workload",
+        requests(RequestStage.UNAVAILABLE, "it is forbidden"),
+        "no_capacity",
+        None,
+        "; more can't be requested: it is forbidden",
+    ),
+    (
+        "postponed",
+        CapacityRequests(postponed={WEB: "10 requests for other workloads are under way"}),
+        "no_capacity",
+        None,
+        "; 10 requests for other workloads are under way",
+    ),
+    (
         "a request for another workload",
         CapacityRequests(
             by_workload={replace(WEB, name="db"): requests(RequestStage.REFUSED).by_workload[WEB]}
@@ -321,6 +335,27 @@ async def test_pods_wait_for_requested_capacity(
     decision = (await preview(pods, capacity=PROVISION, requests=given))["uid-web-0"]
     assert (decision.action, decision.reason.value, decision.until) == (Action.WAIT, reason, until)
     assert decision.detail == f"{TOO_MUCH}{said}"
+
+
+FALLBACK = [
+    ("wait: it is tried again later", WAIT, RequestStage.UNAVAILABLE, HELD, 2),
+    ("off: an autoscaler acts on Pending pods", OFF, RequestStage.UNAVAILABLE, EVICTED, 0),
+    ("a refusal is no cause", OFF, RequestStage.REFUSED, "wait capacity_refused", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "stage", "reason", "demanded"),
+    [pytest.param(*case, id=name) for name, *case in FALLBACK],
+)
+async def test_workloads_for_which_none_is_available_are_handled_as_without_requests(
+    fallback: CapacityMode, stage: RequestStage, reason: str, demanded: int
+) -> None:
+    given, found = fleet(node("a", cpu="20m"), names=NAMES[:2]), requests(stage)
+    plan = await preview(given, capacity=PROVISION, requests=found, fallback=fallback)
+    assert reasons(plan) == [reason] * 2
+    state = await run(given, FakeActuator(), capacity=PROVISION, requests=found, fallback=fallback)
+    assert [each.count for (each,) in state.demands.values()] == [demanded] * bool(demanded)
 
 
 @pytest.mark.parametrize(
