@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from common.api.core import PodSpec
+from common.scheduling.eligibility import ANYWHERE, SchedulingRules
 from common.scheduling.room import Room
 from common.target.owners import Controller
 
@@ -40,6 +41,7 @@ class CapacityDemand:
     vpa: str  # UID
     vpa_name: str  # in the namespace of the workload
     spec: PodSpec  # of a replacement, with its new resources
+    rules: SchedulingRules = ANYWHERE  # of the pods, with what admission added to their template
     need: Room  # of one replacement
     count: int  # replacements that would be evicted now if there was room
     pod: str = ""  # the name of one that they replace; the volumes of a StatefulSet depend on it

@@ -123,6 +123,7 @@ class ReplacementRoom:
                 vpa=vpa.uid,
                 vpa_name=vpa.name,
                 spec=spec,
+                rules=pod.rules,
                 need=need,
                 count=1,
                 pod=pod.metadata.name,
