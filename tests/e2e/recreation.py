@@ -67,7 +67,13 @@ class Site:
 
     async def pending_seconds(self) -> list[float]:
         """Return how long each present pod was Pending."""
-        return sorted(self.times.seconds[uid] for uid in await self.case.uids("web"))
+        uids = await self.case.uids("web")
+
+        async def all_are_seen() -> bool:
+            return uids <= self.times.seconds.keys()
+
+        await self.case.cluster.wait_for(all_are_seen, "the watch shows the node of each pod")
+        return sorted(self.times.seconds[uid] for uid in uids)
 
 
 @asynccontextmanager
