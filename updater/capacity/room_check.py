@@ -40,6 +40,8 @@ class Shortage:
         """Return the sentence for Events and plans, without a full stop."""
         need = Room(self.need.cpu, _in_mebibytes(self.need.memory + _MEBIBYTE - 1))
         needs = f"the replacement needs {_amounts(need)}"
+        if self.largest is None and self.own_node_only:
+            return f"{needs}, and its node is not eligible any more"
         if self.largest is None:
             return f"{needs}, and no Ready node is eligible for it"
         node, free = self.largest.node, self.largest.free
@@ -66,7 +68,7 @@ def find_room(rooms: NodeRooms, pod: LivePod, need: Room) -> str | Shortage:
     own_only = pod.rules.own_node_only
     return Shortage(
         need=need,
-        eligible=(largest is not None) if own_only else len(rooms.eligible(pod.rules)),
+        eligible=int(largest is not None) if own_only else len(rooms.eligible(pod.rules)),
         largest=largest,
         own_node_only=own_only,
     )
