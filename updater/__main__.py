@@ -110,12 +110,14 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
                 writer,
                 namespace=settings.vpa_object_namespace,
                 timeout=settings.capacity_timeout,
+                ignored=settings.ignored_vpa_object_namespaces,
             ),
             pods=caches.pods,
             controllers=caches.controllers,
             clock=clock,
             limits=ProvisioningLimits(timeout=settings.capacity_timeout),
             errors=errors,
+            asks=settings.capacity_check.may_request,
         )
 
         async def plan(scope: Scope) -> PassPreview | NotNow:

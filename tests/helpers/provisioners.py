@@ -1,5 +1,7 @@
 """Provisioners of capacity with the default limits."""
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry
 
 from common.kube.client import KubeClient
@@ -12,15 +14,25 @@ from updater.snapshot.caches import Caches
 
 
 def provisioner_of(
-    client: KubeClient, caches: Caches, clock: Clock, *, writer: KubeClient | None = None
+    client: KubeClient,
+    caches: Caches,
+    clock: Clock,
+    *,
+    writer: KubeClient | None = None,
+    ignored: Collection[str] = (),
+    asks: bool = True,
 ) -> Provisioner:
-    """Return a provisioner of all namespaces, without state."""
+    """Return a provisioner of all namespaces but the ignored ones, without state."""
     limits = ProvisioningLimits()
+    objects = RequestClient(
+        client, writer or client, namespace="", timeout=limits.timeout, ignored=ignored
+    )
     return Provisioner(
-        RequestClient(client, writer or client, namespace="", timeout=limits.timeout),
+        objects,
         pods=caches.pods,
         controllers=caches.controllers,
         clock=clock,
         limits=limits,
         errors=ObjectErrors("updater", CollectorRegistry()),
+        asks=asks,
     )

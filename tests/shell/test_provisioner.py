@@ -435,7 +435,39 @@ def test_a_process_that_lost_its_lease_writes_nothing() -> None:
     in_world(check)
 
 
+def test_objects_in_ignored_namespaces_belong_to_another_updater() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.provisioner = provisioner_of(
+            opened.client, opened.caches, opened.clock, ignored=["shop"]
+        )
+        await opened.pass_()
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) != []
+
+    in_world(check)
+
+
 # Fallbacks
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_problems_are_logged_if_the_mode_may_request_capacity(
+    caplog: pytest.LogCaptureFixture, *, asks: bool
+) -> None:
+    caplog.set_level("INFO")
+
+    async def check(opened: World) -> None:
+        provisioner = provisioner_of(opened.client, opened.caches, opened.clock, asks=asks)
+        assert (await provisioner.reconcile(PassDemands(), now=opened.clock.now())).unavailable
+        await opened.serve()
+        await asyncio.sleep(600)
+        found = await provisioner.reconcile(PassDemands(), now=opened.clock.now())
+        assert not found.unavailable
+
+    in_world(check)
+    lines = [each.message for each in caplog.records if "be requested" in each.message]
+    assert len(lines) == 2 * asks
 
 
 def test_without_the_apis_requests_are_unavailable_until_they_are_served() -> None:

@@ -20,6 +20,11 @@ class CapacityMode(enum.StrEnum):
     WAIT = "wait"
     OFF = "off"  # the pod is evicted
 
+    @property
+    def may_request(self) -> bool:
+        """Return whether capacity is requested where the cluster serves an API for that."""
+        return self in (CapacityMode.AUTO, CapacityMode.PROVISION)
+
     @classmethod
     def parse(cls, text: str) -> "CapacityMode":
         """Return the mode of a flag's value.

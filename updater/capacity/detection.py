@@ -12,15 +12,14 @@ import msgspec
 from common.api.base import Wire
 from common.errors import DecodeError, ForbiddenError, KubeError, NotFoundError
 from common.kube.client import KubeClient
-from common.kube.discovery import served_resources, served_versions
+from common.kube.discovery import served_versions
 from common.kube.endpoints import Endpoint, version_path
 from updater.capacity.capacity_requests import CapacityMode
+from updater.capacity.request_apis import RESOURCES, discover
 
 logger = logging.getLogger(__name__)
 
-GROUP = "autoscaling.x-k8s.io"
 KARPENTER = "karpenter.sh"
-REQUEST_RESOURCES = ("capacitybuffers", "provisioningrequests")
 STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
 CONFIG_MAPS = Endpoint("", "v1", "configmaps", "ConfigMap", dict[str, Any])
 NODE_POOLS = Endpoint(KARPENTER, "v1", "nodepools", "NodePool", dict[str, Any], namespaced=False)
@@ -148,8 +147,7 @@ class CapacityDetection:
             self._nodes_at = now
         nodes = self._view_of_nodes(now, may_list=may_list_nodes)
         view = CapacityView(sees_all_pods=self._sees_all_pods, nodes=nodes, requests=requests)
-        asks = self._wanted in (CapacityMode.AUTO, CapacityMode.PROVISION)
-        if asks and self._sees_all_pods and now >= self._due:
+        if self._wanted.may_request and self._sees_all_pods and now >= self._due:
             await self._detect(now)
         found = effective_mode(self._wanted, self._detected, view)
         if found != self._effective:
@@ -189,10 +187,10 @@ class CapacityDetection:
 
     async def _requests(self) -> tuple[str, ...]:
         try:
-            served = await self._served()
+            apis = await discover(self._client)
         except ForbiddenError:
             return ()
-        return tuple(each for each in REQUEST_RESOURCES if each in served)
+        return tuple(resource for kind, resource in RESOURCES.items() if kind in apis)
 
     async def _autoscaler(self) -> dict[str, str]:
         unreadable = []
@@ -227,9 +225,3 @@ class CapacityDetection:
             except msgspec.DecodeError as error:
                 raise DecodeError(f"NodePools: {error}") from error
         return False
-
-    async def _served(self) -> set[str]:
-        found: set[str] = set()
-        for version in await served_versions(self._client, GROUP):
-            found.update(await served_resources(self._client, GROUP, version))
-        return found

@@ -73,6 +73,7 @@ class Provisioner:
         clock: Clock,
         limits: ProvisioningLimits,
         errors: ObjectErrors,
+        asks: bool = True,
     ) -> None:
         self._objects = objects
         self._pods = pods
@@ -80,6 +81,7 @@ class Provisioner:
         self._clock = clock
         self._limits = limits
         self._errors = errors
+        self._asks = asks  # False: passes never have demands, so problems are not logged
         self._listed_at: datetime | None = None
         self._problem: tuple[str, datetime] | None = None  # and when it is tried again
         self._failing_since: datetime | None = None
@@ -308,13 +310,13 @@ class Provisioner:
         )
 
     def _block(self, text: str, now: datetime, *, pause: timedelta = timedelta()) -> None:
-        if self._problem is None or self._problem[0] != text:
+        if self._asks and (self._problem is None or self._problem[0] != text):
             logger.info("capacity can't be requested", extra={"cause": text})
         self._problem = (text, now + pause)
         self._listed_at = now
 
     def _solved(self) -> None:
-        if self._problem is not None:
+        if self._asks and self._problem is not None:
             logger.info("capacity can be requested again")
         self._problem = self._failing_since = None
 

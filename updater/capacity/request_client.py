@@ -1,7 +1,7 @@
 """Reads and writes the objects that request capacity, with their PodTemplates."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -77,16 +77,23 @@ class Listed:
 class RequestClient:
     """Makes the calls about the objects of the updater in ``namespace``; empty: in all.
 
-    ``client`` reads, and ``writer`` writes while this process leads. ``timeout`` is that of
-    requests.
+    Those in ``ignored`` namespaces belong to another updater. ``client`` reads, and ``writer``
+    writes while this process leads. ``timeout`` is that of requests.
     """
 
     def __init__(
-        self, client: KubeClient, writer: KubeClient, *, namespace: str, timeout: timedelta
+        self,
+        client: KubeClient,
+        writer: KubeClient,
+        *,
+        namespace: str,
+        timeout: timedelta,
+        ignored: Collection[str] = (),
     ) -> None:
         self._client = client
         self._writer = writer
         self._namespace = namespace
+        self._ignored = frozenset(ignored)
         self._timeout = timeout
         self._apis: RequestApis = {}
         self._discover_at: datetime | None = None  # None: now
@@ -123,6 +130,7 @@ class RequestClient:
         names = [
             (each.metadata.namespace, each.metadata.name, each.metadata.uid)
             for each in templates.items
+            if each.metadata.namespace not in self._ignored
         ]
         return Listed(objects, unreadable, names)
 
@@ -206,7 +214,7 @@ class RequestClient:
         except NotFoundError:
             self._apis, self._discover_at = {}, None  # the definition or its version is gone
             raise
-        return listing.items
+        return [each for each in listing.items if each.metadata.namespace not in self._ignored]
 
     async def _delete_object(self, kind: RequestKind, namespace: str, name: str, uid: str) -> bool:
         endpoint = self._apis.get(kind)

@@ -75,7 +75,7 @@ class ReplacementRoom:
         )
 
     def _is_off_for(self, workload: Controller | None) -> bool:
-        """Return whether an autoscaler acts on Pending pods alone, as far as this workload goes."""
+        """Return whether an autoscaler can act only on Pending pods of this workload."""
         context = self._plan.context
         if workload is None or context.capacity_fallback is not CapacityMode.OFF:
             return False
