@@ -173,20 +173,31 @@ class Provisioner:
         self._knows_all = self._knows_all or wanted.complete or waited
 
     def _pods_on_nodes(self, workloads: Collection[Controller]) -> dict[Controller, set[str]]:
-        """Return the UIDs of the pods of each workload that are on nodes and not terminating."""
+        """Return the UIDs of the pods of each workload that are on nodes and not terminating.
+
+        It runs every second over whole namespaces, so owners are looked up once for all replicas,
+        which share them.
+        """
         found: dict[Controller, set[str]] = {each: set() for each in workloads}
-        owners: dict[Controller, Controller] = {}
+        of_owners: dict[int, Sequence[set[str]]] = {}  # by the identity of the references
         for namespace in {each.namespace for each in workloads}:
             for pod in self._pods.in_namespace(namespace):
-                direct = controller_of(pod.metadata)
-                if direct is None or pod.metadata.deletion_timestamp is not None:
+                meta = pod.metadata
+                if meta.deletion_timestamp is not None:
                     continue
-                if direct not in owners:
-                    owners[direct] = workload_of(direct, self._controllers.find)
-                for workload in {direct, owners[direct]}:
-                    if workload in found:
-                        found[workload].add(pod.metadata.uid)
+                key = id(meta.owner_references)
+                if key not in of_owners:
+                    of_owners[key] = [found[each] for each in self._owners(pod) if each in found]
+                for uids in of_owners[key]:
+                    uids.add(meta.uid)
         return found
+
+    def _owners(self, pod: LivePod) -> Collection[Controller]:
+        """Return the direct controller of a pod, and its workload."""
+        direct = controller_of(pod.metadata)
+        if direct is None:
+            return ()
+        return {direct, workload_of(direct, self._controllers.find)}
 
     def _missing(self, pods: Mapping[Controller, Collection[str]]) -> Mapping[Controller, int]:
         """Return how many replicas of each workload are on no node; 0 if unknown."""
