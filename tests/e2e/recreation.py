@@ -83,11 +83,11 @@ async def site(
     replicas: int,
     delay: float,
     refuses: str = "",
-    kind: Endpoint[dict[str, Any]] = BUFFERS,
+    kind: Endpoint[dict[str, Any]] | None = BUFFERS,
 ) -> AsyncIterator[Site]:
     """Deploy pods that fill their nodes, and restart the updater with these arguments.
 
-    A replacement takes a whole node. ``kind`` is how capacity can be requested.
+    A replacement takes a whole node. ``kind`` is how capacity can be requested; None: it can't.
     """
     kubelets = case.cluster.control_plane.kubelets
     autoscaler = SimulatedAutoscaler(
@@ -110,7 +110,7 @@ async def site(
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
     times = PendingTimes()
     async with (
-        served(case.cluster.client, kind),
+        contextlib.nullcontext() if kind is None else served(case.cluster.client, kind),
         case.cluster.installation.with_arguments(UPDATER, *arguments),
         running(autoscaler),
         asyncio.TaskGroup() as group,
