@@ -111,11 +111,15 @@ class Provisioner:
 
     stage: RequestStage = RequestStage.REQUESTED
     unavailable: str = ""
-    demands: list[Sequence[CapacityDemand]] = field(default_factory=list)
+    wanted: list[PassDemands] = field(default_factory=list)
+
+    @property
+    def demands(self) -> list[Sequence[CapacityDemand]]:
+        return [each.demands for each in self.wanted]
 
     async def reconcile(self, wanted: PassDemands, *, now: datetime) -> CapacityRequests:
         demands = wanted.demands
-        self.demands.append(demands)
+        self.wanted.append(wanted)
         until = now + timedelta(minutes=10)
         request = CapacityRequest(stage=self.stage, until=until, name="vpa-web")
         requests: Mapping[Controller, CapacityRequest] = {
@@ -162,7 +166,8 @@ def test_capacity_is_requested_until_a_node_has_room() -> None:
         async with new_node(sandbox):
             await updater.run_once()
             assert sandbox.calls("eviction") == [201, 201]
-        assert provisioner.demands[-1] == ()
+        evicted = PassDemands(evicted=frozenset((first.workload,)), refused=frozenset())
+        assert provisioner.wanted[2] == evicted
 
     in_updater_sandbox(test)
 
@@ -212,6 +217,18 @@ async def protect(sandbox: UpdaterSandbox) -> None:
     body = {"metadata": {"name": "web"}, "spec": spec}
     await sandbox.admin.create(BUDGETS, body, namespace="shop")
     await sandbox.settle()
+
+
+def test_a_pass_that_ends_early_does_not_know_all_demands() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        provisioner = Provisioner()
+        updater = sandbox.updater(capacity=CapacityMode.OFF, provisioner=provisioner)
+        sandbox.stop.set()
+        await updater.run_once()
+        assert [each.complete for each in provisioner.wanted] == [False]
+
+    in_updater_sandbox(test)
 
 
 def test_a_budget_that_allows_no_eviction_gets_one_node_and_then_a_pause() -> None:
