@@ -1,6 +1,7 @@
 """The updater: ``python -P -m updater``."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -32,6 +33,7 @@ from updater.actuation import PodActuator, TemplatePods
 from updater.capacity.detection import CapacityDetection
 from updater.capacity.provisioner import Provisioner
 from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.capacity.request_client import RequestClient
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits
 from updater.metrics import UpdaterMetrics
@@ -51,6 +53,9 @@ PROGRAM = MANAGER
 # Objects of a pass are freed by reference counts. A full collection would stop the event loop for a
 # quarter of a second with 150,000 pods, so only young generations are collected often.
 _COLLECT_AFTER = (10_000, 10, 1_000)
+
+# To wait for a list of nodes, or a refusal. Without it the first pass holds evictions back.
+_NODES_SECONDS = 30.0
 
 
 async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str, str]) -> None:
@@ -100,13 +105,19 @@ async def serve(settings: UpdaterSettings, clock: Clock, *, environ: Mapping[str
 
         history = ActionHistory()
         provisioner = Provisioner(
-            client,
-            writer,
+            RequestClient(
+                client,
+                writer,
+                namespace=settings.vpa_object_namespace,
+                timeout=settings.capacity_timeout,
+                ignored=settings.ignored_vpa_object_namespaces,
+            ),
             pods=caches.pods,
             controllers=caches.controllers,
             clock=clock,
             limits=ProvisioningLimits(timeout=settings.capacity_timeout),
-            namespace=settings.vpa_object_namespace,
+            errors=errors,
+            asks=settings.capacity_check.may_request,
         )
 
         async def plan(scope: Scope) -> PassPreview | NotNow:
@@ -220,6 +231,9 @@ def _synced(caches: Caches) -> service.Background:
     async def wait() -> None:
         for cache in caches.all():
             await cache.wait_synced()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NODES_SECONDS):
+                await caches.nodes.wait_answered()
 
     return wait
 

@@ -197,6 +197,11 @@ class Decision:
         return self.reason in _PREFLIGHT
 
     @property
+    def is_refused_eviction(self) -> bool:
+        """Return whether an eviction, or the replacement that it needs, is refused for now."""
+        return self.is_preflight or self.reason is Reason.EVICTION_REFUSED
+
+    @property
     def is_about_room(self) -> bool:
         """Return whether the pod waits for room for its replacement."""
         return self.reason in _ABOUT_ROOM

@@ -73,6 +73,9 @@ class PassContext:
     errors: ObjectErrors
     templates: Templates | None = None  # None: no dry runs
     capacity_mode: CapacityMode = CapacityMode.OFF  # never AUTO
+    # Of workloads for which no capacity can be requested; WAIT or OFF.
+    capacity_fallback: CapacityMode = CapacityMode.WAIT
+    awaits_nodes: bool = False  # they aren't listed yet, so evictions that need room wait
     capacity_requests: CapacityRequests = NO_REQUESTS
     # By pod UID, then by container; only of pods whose memory limits are to go down in place.
     memory_use: Mapping[str, Mapping[str, MemoryUse]] = field(default_factory=dict)

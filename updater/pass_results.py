@@ -36,6 +36,7 @@ class PassResults:
         self._refusals: dict[Controller, DryRunRefusal] = {}
         self._demands: dict[str, tuple[CapacityDemand, ...]] = {}
         self._reservations: dict[str, Reservation] = {}
+        self._refused_evictions: set[Controller] = set()
         self._visited: set[str] = set()  # VPA UIDs
         self._memory_floors: dict[str, Mapping[str, MemoryFloor]] = {}
         self._watched: dict[str, tuple[str, str]] = {}
@@ -61,13 +62,16 @@ class PassResults:
         self.figures.count_idle(scaled.mode, len(scaled.pods))
         return True
 
-    def decide(self, outcome: PodOutcome) -> None:
+    def decide(self, outcome: PodOutcome, scaled: AutoscaledPods) -> None:
         """Count, remember and log the decision on a pod.
 
         The last decision stays remembered if the pass didn't reach the pod.
         """
         pod, decision, memory = outcome.pod, outcome.decision, outcome.memory
         self.figures.candidates[decision] += 1
+        if decision.is_refused_eviction:
+            workload = scaled.workload_of(pod)
+            self._refused_evictions.update(() if workload is None else (workload,))
         if memory.blocked is not None:
             vpa = outcome.subject.vpa.metadata
             self.figures.blocked[memory.blocked.reason.value, vpa.name, vpa.namespace] += 1
@@ -121,6 +125,7 @@ class PassResults:
             reservations={**self._context.rooms.reserved, **self._reservations},
             waits_for_room=any(each.is_about_room for each in self.figures.candidates)
             or (before.waits_for_room and not complete),
+            refused_evictions=frozenset(self._refused_evictions),
             demands={**self._earlier_demands(), **self._demands},
             memory_floors={
                 uid: floors

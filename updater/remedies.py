@@ -48,7 +48,8 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.ACTUATION_SUSPENDED: "One new pod that has the recommendation: check admission, quotas "
     "and the scheduler.",
     Reason.NO_CAPACITY: "A node with more free room that the pod may run on, or a lower maxAllowed "
-    "in the VPA; --capacity-check=off evicts the pod without room.",
+    "in the VPA. If an autoscaler adds nodes for Pending pods, --capacity-check=off evicts the pod "
+    "without room.",
     Reason.CAPACITY_REQUESTED: "A node that the autoscaler adds: see the conditions of the object "
     "that the detail names.",
     Reason.CAPACITY_REFUSED: "Change what the detail says, such as the limits of the autoscaler or "

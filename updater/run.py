@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
@@ -17,9 +18,9 @@ from updater.capacity.capacity_requests import (
     NO_REQUESTS,
     CapacityMode,
     CapacityProvisioner,
-    CapacityRequests,
+    PassDemands,
 )
-from updater.capacity.detection import CapacityDetection
+from updater.capacity.detection import CapacityDetection, EffectiveMode
 from updater.capacity.pass_rooms import PassRooms
 from updater.execute import Executor, RateLimits
 from updater.metrics import UpdaterMetrics
@@ -134,7 +135,7 @@ class Updater:
             async with asyncio.timeout_at(deadline):
                 admission = await self._admission()
                 self._log.log_admission(admission)
-                capacity_mode = await self._capacity_mode()
+                capacity = await self._capacity_mode()
                 await self._usage.sample(self._state.watched, within=seconds / 4)
                 found = await self._source.take(awaited=self._state.awaited, timed=timed)
         except TimeoutError:
@@ -146,7 +147,7 @@ class Updater:
         self._log.log_deprecated(found.vpas)
         self.passes += 1
         context = self._context(
-            found.snapshot, admission, capacity_mode=capacity_mode, templates=self._templates
+            found.snapshot, admission, capacity=capacity, templates=self._templates
         )
         current = UpdatePass(
             context=context,
@@ -157,7 +158,9 @@ class Updater:
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
         if self._provisioner is not None:
-            self._requests = await self._provision(self._provisioner)
+            complete = not current.executor.over
+            wanted = self._demands(context.now, complete=complete)
+            self._requests = await self._provisioner.reconcile(wanted, now=self._clock.now())
         self._metrics.last_success.set(self._clock.now().timestamp())
         self._history.note_resizes(self._caches.pods.get, self._state, now=self._clock.now())
         self.last_plan = PlanTable(
@@ -171,20 +174,27 @@ class Updater:
         took = asyncio.get_running_loop().time() - began
         self.last_pass = PassInfo(number=self.passes, at=context.now, seconds=round(took, 3))
 
-    async def _capacity_mode(self) -> CapacityMode:
+    async def _capacity_mode(self) -> EffectiveMode:
         if self._capacity is None:
-            return CapacityMode.OFF
+            return EffectiveMode(CapacityMode.OFF, "")
+        nodes = self._caches.nodes
         return await self._capacity.refresh(
-            nodes_fresh=self._caches.nodes.fresh,
+            nodes_fresh=nodes.fresh,
+            may_list_nodes=nodes.synced or not nodes.answered,
             requests=None if self._provisioner is None else self._requests.unavailable,
         )
 
-    async def _provision(self, provisioner: CapacityProvisioner) -> CapacityRequests:
-        """Request the capacity that the pass lacked; return the state of all requests."""
-        demands = tuple(chain.from_iterable(self._state.demands.values()))
-        with self._metrics.object_errors.around("provision", "Updater", "", "capacity"):
-            return await provisioner.reconcile(demands, now=self._clock.now())
-        return CapacityRequests(unavailable="an unexpected error, which the log has")
+    def _demands(self, began: datetime, *, complete: bool) -> PassDemands:
+        """Return the demands of the pass that began then."""
+        state = self._state
+        reserved = state.reservations.values()
+        evicted = frozenset(each.workload for each in reserved if each.at >= began)
+        return PassDemands(
+            demands=tuple(chain.from_iterable(state.demands.values())),
+            evicted=evicted,
+            refused=state.refused_evictions - evicted,
+            complete=complete,
+        )
 
     @property
     def waits_for_room(self) -> bool:
@@ -210,7 +220,7 @@ class Updater:
         snapshot: ClusterSnapshot,
         admission: AdmissionStatus,
         *,
-        capacity_mode: CapacityMode,
+        capacity: EffectiveMode,
         templates: Templates | None = None,
     ) -> PassContext:
         now = self._clock.now()
@@ -225,7 +235,9 @@ class Updater:
             admission_ready=admission.allows_eviction,
             errors=self._metrics.object_errors,
             templates=templates,
-            capacity_mode=capacity_mode,
+            capacity_mode=capacity.mode,
+            awaits_nodes=capacity.awaits_nodes,
+            capacity_fallback=capacity.fallback,
             capacity_requests=self._requests,
             memory_use=self._usage.use,
         )
@@ -263,8 +275,8 @@ class Updater:
         found = await self._new_source().take(awaited=self._state.awaited, scope=scope)
         if not self._caches.fresh:
             return NotNow.NOT_FRESH
-        mode = await self._capacity_mode()
-        context = self._context(found.snapshot, admission, capacity_mode=mode)
+        capacity = await self._capacity_mode()
+        context = self._context(found.snapshot, admission, capacity=capacity)
         return PassPreview(
             taken_at=context.now,
             admission=admission,

@@ -41,8 +41,9 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
         default=False,
         parse=boolean,
         group="General",
-        help="Start a pass within seconds, too, when a recommendation changes or a pod becomes "
-        "Ready, is OOM-killed or ends a resize.",
+        help="Start a pass within seconds, too, when a recommendation changes, a pod becomes "
+        "Ready, is OOM-killed or ends a resize, a node gets more capacity, or a node comes while "
+        "pods wait for room.",
     )
     pod_level_resources: PodLevelMode = flag(
         "--pod-level-resources",

@@ -170,6 +170,7 @@ class UpdaterState:
     # Room for replacements that are on no node yet, by the UID of the evicted pod.
     reservations: Reservations = field(default_factory=dict)
     waits_for_room: bool = False  # some pod, for room for its replacement
+    refused_evictions: frozenset[Controller] = frozenset()  # workloads, in the last pass
     # After OOM kills that followed a decrease in place: by VPA UID, then by container.
     memory_floors: Mapping[str, Mapping[str, MemoryFloor]] = field(default_factory=dict)
     # Namespace and name of the pods whose memory usage is watched, by UID.

@@ -143,7 +143,7 @@ class UpdatePass:
         self._report(target, outcome)
         if outcome.decision.reason is Reason.INFEASIBLE_CACHED:
             self.metrics.skipped_infeasible(target.labels)
-        results.decide(outcome)
+        results.decide(outcome, target.scaled)
 
     def _report(self, target: Target, outcome: PodOutcome) -> None:
         for report in outcome.reports:

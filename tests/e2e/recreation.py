@@ -67,7 +67,13 @@ class Site:
 
     async def pending_seconds(self) -> list[float]:
         """Return how long each present pod was Pending."""
-        return sorted(self.times.seconds[uid] for uid in await self.case.uids("web"))
+        uids = await self.case.uids("web")
+
+        async def all_are_seen() -> bool:
+            return uids <= self.times.seconds.keys()
+
+        await self.case.cluster.wait_for(all_are_seen, "the watch shows the node of each pod")
+        return sorted(self.times.seconds[uid] for uid in uids)
 
 
 @asynccontextmanager
@@ -77,11 +83,11 @@ async def site(
     replicas: int,
     delay: float,
     refuses: str = "",
-    kind: Endpoint[dict[str, Any]] = BUFFERS,
+    kind: Endpoint[dict[str, Any]] | None = BUFFERS,
 ) -> AsyncIterator[Site]:
     """Deploy pods that fill their nodes, and restart the updater with these arguments.
 
-    A replacement takes a whole node. ``kind`` is how capacity can be requested.
+    A replacement takes a whole node. ``kind`` is how capacity can be requested; None: it can't.
     """
     kubelets = case.cluster.control_plane.kubelets
     autoscaler = SimulatedAutoscaler(
@@ -104,7 +110,7 @@ async def site(
     await case.create_vpa("web", "Recreate", recommenders=OTHER_RECOMMENDER)
     times = PendingTimes()
     async with (
-        served(case.cluster.client, kind),
+        contextlib.nullcontext() if kind is None else served(case.cluster.client, kind),
         case.cluster.installation.with_arguments(UPDATER, *arguments),
         running(autoscaler),
         asyncio.TaskGroup() as group,

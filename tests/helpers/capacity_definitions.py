@@ -1,4 +1,4 @@
-"""The kinds by which capacity is requested, as clusters define them."""
+"""The kinds of autoscalers, as clusters define them."""
 
 from typing import Any
 
@@ -11,8 +11,15 @@ BUFFERS: Endpoint[dict[str, Any]] = Endpoint(
 REQUESTS: Endpoint[dict[str, Any]] = Endpoint(
     GROUP, "v1", "provisioningrequests", "ProvisioningRequest", dict[str, Any]
 )
+NODE_POOLS: Endpoint[dict[str, Any]] = Endpoint(
+    "karpenter.sh", "v1", "nodepools", "NodePool", dict[str, Any], namespaced=False
+)
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_VERSIONS = {BUFFERS.kind: ("v1alpha1", "v1beta1"), REQUESTS.kind: ("v1beta1", "v1")}
+_VERSIONS = {
+    BUFFERS.kind: ("v1alpha1", "v1beta1"),
+    REQUESTS.kind: ("v1beta1", "v1"),
+    NODE_POOLS.kind: ("v1",),
+}
 
 
 def capacity_definition(endpoint: Endpoint[dict[str, Any]]) -> dict[str, Any]:
@@ -22,12 +29,12 @@ def capacity_definition(endpoint: Endpoint[dict[str, Any]]) -> dict[str, Any]:
     approval = "https://github.com/kubernetes/autoscaler"
     return {
         "metadata": {
-            "name": f"{endpoint.resource}.{GROUP}",
+            "name": f"{endpoint.resource}.{endpoint.group}",
             "annotations": {"api-approved.kubernetes.io": approval},
         },
         "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
+            "group": endpoint.group,
+            "scope": "Namespaced" if endpoint.namespaced else "Cluster",
             "names": {
                 "plural": endpoint.resource,
                 "singular": endpoint.kind.lower(),

@@ -244,6 +244,7 @@ async def run(
     history: ActionHistory | None = None,
     capacity: CapacityMode = CapacityMode.OFF,
     requests: CapacityRequests = NO_REQUESTS,
+    fallback: CapacityMode = CapacityMode.WAIT,
     memory_use: Usage | None = None,
 ) -> UpdaterState:
     """Run one pass; return the new state."""
@@ -274,6 +275,7 @@ async def run(
         templates=replacements,
         capacity_mode=capacity,
         capacity_requests=requests,
+        capacity_fallback=fallback,
         memory_use=memory_use or {},
     )
     current = UpdatePass(context=context, executor=executor, actuator=actuator, metrics=metrics)
@@ -288,7 +290,9 @@ def context_of(
     admission_ready: bool = True,
     now: datetime = NOW,
     capacity: CapacityMode = CapacityMode.OFF,
+    awaits_nodes: bool = False,
     requests: CapacityRequests = NO_REQUESTS,
+    fallback: CapacityMode = CapacityMode.WAIT,
     memory_use: Usage | None = None,
 ) -> PassContext:
     """Return the context of a pass over the snapshot."""
@@ -304,7 +308,9 @@ def context_of(
         admission_ready=admission_ready,
         errors=ObjectErrors("updater", CollectorRegistry()),
         capacity_mode=capacity,
+        awaits_nodes=awaits_nodes,
         capacity_requests=requests,
+        capacity_fallback=fallback,
         memory_use=memory_use or {},
     )
 
@@ -317,7 +323,9 @@ async def preview(
     admission_ready: bool = True,
     now: datetime = NOW,
     capacity: CapacityMode = CapacityMode.OFF,
+    awaits_nodes: bool = False,
     requests: CapacityRequests = NO_REQUESTS,
+    fallback: CapacityMode = CapacityMode.WAIT,
     memory_use: Usage | None = None,
 ) -> dict[str, Decision]:
     """Return the decisions of a pass by pod UID."""
@@ -328,7 +336,9 @@ async def preview(
         admission_ready=admission_ready,
         now=now,
         capacity=capacity,
+        awaits_nodes=awaits_nodes,
         requests=requests,
+        fallback=fallback,
         memory_use=memory_use,
     )
     return await preview_pass(context)

@@ -37,11 +37,13 @@ ANSWERS = [
     ),
     ("Karpenter is older than NodePools", {KARPENTER: BETA}, OFF),
     ("NodePools are forbidden", {KARPENTER: VERSIONS, POOLS: FORBIDDEN}, OFF),
-    ("NodePools fail", {KARPENTER: VERSIONS, POOLS: BROKEN}, OFF),
+    ("NodePools fail at first", {KARPENTER: VERSIONS, POOLS: BROKEN}, WAIT),
     ("the cluster autoscaler", {STATUS: CONFIG_MAP}, OFF),
     ("its ConfigMap is forbidden", {STATUS: FORBIDDEN}, OFF),
-    ("discovery fails", {GROUP: BROKEN}, WAIT),
-    ("discovery is malformed", {GROUP: Reply(body=[])}, WAIT),
+    ("its ConfigMap fails at first", {STATUS: BROKEN}, WAIT),
+    ("discovery is forbidden", {GROUP: FORBIDDEN, STATUS: CONFIG_MAP}, OFF),
+    ("discovery fails at first", {GROUP: BROKEN, STATUS: CONFIG_MAP}, WAIT),
+    ("discovery is malformed at first", {GROUP: Reply(body=[])}, WAIT),
 ]
 
 
@@ -53,14 +55,15 @@ async def test_the_mode_by_answers(replies: dict[str, Reply], mode: CapacityMode
         for route, reply in replies.items():
             api.on(route, reply)
         detection = CapacityDetection(client, AUTO, sees_all_pods=True)
-        assert await detection.refresh(nodes_fresh=True, requests="") is mode
+        found = await detection.refresh(nodes_fresh=True, requests="")
+        assert (found.mode, found.awaits_nodes) == (mode, False)
 
 
 @pytest.mark.parametrize("wanted", [WAIT, OFF])
 async def test_a_configured_mode_asks_nothing(wanted: CapacityMode) -> None:
     async with FakeApi() as api, api.client() as client:
         detection = CapacityDetection(client, wanted, sees_all_pods=True)
-        assert await detection.refresh(nodes_fresh=True, requests=None) is wanted
+        assert (await detection.refresh(nodes_fresh=True, requests=None)).mode is wanted
         assert api.requests == []
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,17 +15,24 @@ from common.api.core import PodSpec
 from common.errors import NotLeadingError
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, NODES, POD_TEMPLATES, PODS, Endpoint
+from common.runtime.clock import SystemClock
 from common.scheduling.room import Room
 from common.target.owners import Controller
+from fake_api import FakeApi, Reply
+from provisioners import provisioner_of
 from sandbox import virtual_time
 from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.cluster import Cluster, running_cluster
 from sandbox.scenario import parse_scenario
 from sandbox.virtual_time import VirtualClock
 from synced_caches import following
-from updater.capacity.capacity_requests import CapacityDemand, CapacityRequests, RequestStage
+from updater.capacity.capacity_requests import (
+    CapacityDemand,
+    CapacityRequests,
+    PassDemands,
+    RequestStage,
+)
 from updater.capacity.provisioner import Provisioner
-from updater.capacity.provisioning_plan import ProvisioningLimits
 from updater.snapshot.caches import Caches
 from updater.snapshot.live_pod import MANAGER
 from workloads import DEFINITIONS
@@ -66,22 +73,23 @@ class World:
         self.provisioner = self.new_process()
 
     def new_process(self, *, leads: Callable[[], None] = lambda: None) -> Provisioner:
-        return Provisioner(
-            self.client,
-            self.client.guarded(leads),
-            pods=self.caches.pods,
-            controllers=self.caches.controllers,
-            clock=self.clock,
-            limits=ProvisioningLimits(),
+        return provisioner_of(
+            self.client, self.caches, self.clock, writer=self.client.guarded(leads)
         )
+
+    def refuse(self, resource: str, verb: str, refusal: Refusal, **limits: Any) -> None:
+        """Refuse calls from now on."""
+        calls, effect = Calls(resource=resource, verb=verb), Effect(refuse=refusal)
+        self.cluster.api.faults.add(ApiFault(calls=calls, effect=effect, **limits))
 
     async def serve(self, *kinds: Endpoint[dict[str, Any]]) -> None:
         for kind in kinds or (BUFFERS,):
             await self.admin.create(DEFINITIONS, capacity_definition(kind))
         await asyncio.sleep(1)
 
-    async def pass_(self, *demands: CapacityDemand) -> CapacityRequests:
-        return await self.provisioner.reconcile(demands, now=self.clock.now())
+    async def pass_(self, *demands: CapacityDemand, complete: bool = True) -> CapacityRequests:
+        wanted = PassDemands(demands=demands, complete=complete)
+        return await self.provisioner.reconcile(wanted, now=self.clock.now())
 
     async def names(self, endpoint: Endpoint[dict[str, Any]]) -> list[str]:
         listing = await self.admin.list(endpoint)
@@ -320,6 +328,35 @@ def test_objects_of_a_former_process_are_deleted_without_demand() -> None:
     in_world(check)
 
 
+INCOMPLETE = [
+    ("incomplete passes", [False, False], 0, True),
+    ("incomplete passes for less than the time-out", [False], 599, True),
+    ("incomplete passes for the time-out", [False], 600, False),
+    ("a complete pass", [False, True], 0, False),
+    ("an incomplete pass after a complete one", [True, False], 0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("complete", "seconds", "kept"), [pytest.param(*case, id=name) for name, *case in INCOMPLETE]
+)
+def test_objects_without_demand_stay_until_all_demands_are_known(
+    complete: list[bool], seconds: float, *, kept: bool
+) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.provisioner = opened.new_process()
+        for each in complete:
+            await opened.pass_(complete=each)
+            await asyncio.sleep(seconds)
+        if seconds:
+            await opened.pass_(complete=False)
+        assert (await opened.sizes() == [2]) is kept
+
+    in_world(check)
+
+
 def test_a_new_process_deletes_objects_of_both_kinds_and_what_a_crash_left() -> None:
     async def check(opened: World) -> None:
         await opened.serve(REQUESTS)
@@ -352,17 +389,30 @@ def test_objects_of_others_stay() -> None:
     in_world(check)
 
 
+HALF_WAY = [
+    ("a policy, or a missing right", Refusal.FORBIDDEN, "no", RequestStage.UNAVAILABLE),
+    ("a quota", Refusal.FORBIDDEN, "exceeded quota: objects", RequestStage.REFUSED),
+    ("a rule of the definition", Refusal.INVALID, "no", RequestStage.REFUSED),
+]
+
+
 @pytest.mark.parametrize("fails", ["podtemplates", "capacitybuffers"])
-def test_nothing_is_left_of_a_creation_that_fails_half_way(fails: str) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "message", "stage"), [pytest.param(*case, id=name) for name, *case in HALF_WAY]
+)
+def test_nothing_is_left_of_a_creation_that_fails_half_way(
+    fails: str, refusal: Refusal, message: str, stage: RequestStage
+) -> None:
     async def check(opened: World) -> None:
         await opened.serve()
         opened.cluster.api.faults.add(
             ApiFault(
-                calls=Calls(resource=fails, verb="create"), effect=Effect(refuse=Refusal.FORBIDDEN)
+                calls=Calls(resource=fails, verb="create"),
+                effect=Effect(refuse=refusal, message=message),
             )
         )
         refused = (await opened.pass_(demand())).by_workload[WEB]
-        assert refused.stage is RequestStage.REFUSED
+        assert refused.stage is stage
         assert refused.until - opened.clock.now() == timedelta(minutes=15)
         assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) == []
         before = opened.writes()
@@ -385,14 +435,45 @@ def test_a_process_that_lost_its_lease_writes_nothing() -> None:
     in_world(check)
 
 
+def test_objects_in_ignored_namespaces_belong_to_another_updater() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.provisioner = provisioner_of(
+            opened.client, opened.caches, opened.clock, ignored=["shop"]
+        )
+        await opened.pass_()
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) != []
+
+    in_world(check)
+
+
 # Fallbacks
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_problems_are_logged_if_the_mode_may_request_capacity(
+    caplog: pytest.LogCaptureFixture, *, asks: bool
+) -> None:
+    caplog.set_level("INFO")
+
+    async def check(opened: World) -> None:
+        provisioner = provisioner_of(opened.client, opened.caches, opened.clock, asks=asks)
+        assert (await provisioner.reconcile(PassDemands(), now=opened.clock.now())).unavailable
+        await opened.serve()
+        await asyncio.sleep(600)
+        found = await provisioner.reconcile(PassDemands(), now=opened.clock.now())
+        assert not found.unavailable
+
+    in_world(check)
+    lines = [each.message for each in caplog.records if "be requested" in each.message]
+    assert len(lines) == 2 * asks
 
 
 def test_without_the_apis_requests_are_unavailable_until_they_are_served() -> None:
     async def check(opened: World) -> None:
         found = await opened.pass_(demand())
         assert found.unavailable == "neither CapacityBuffer nor ProvisioningRequest is served"
-        assert found.by_workload[WEB].stage is RequestStage.REFUSED
         await opened.serve()
         assert (await opened.pass_()).unavailable
         await asyncio.sleep(300)
@@ -410,10 +491,7 @@ def test_without_the_rights_requests_are_unavailable(
 
     async def check(opened: World) -> None:
         await opened.serve()
-        fault = ApiFault(
-            calls=Calls(resource=refused, verb="list"), effect=Effect(refuse=Refusal.FORBIDDEN)
-        )
-        opened.cluster.api.faults.add(fault)
+        opened.refuse(refused, "list", Refusal.FORBIDDEN)
         for _ in range(3):
             assert (await opened.pass_(demand())).unavailable
             await asyncio.sleep(900)
@@ -437,12 +515,37 @@ def test_a_definition_that_goes_takes_its_objects_along() -> None:
     in_world(check)
 
 
-def test_a_custom_workload_without_a_known_template_is_refused() -> None:
+def test_for_workloads_without_a_known_template_none_are_available(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    robot = Controller("shop", "Robot", "marvin", "example.com/v1")
+
     async def check(opened: World) -> None:
         await opened.serve()
-        robot = Controller("shop", "Robot", "marvin", "example.com/v1")
-        refused = (await opened.pass_(demand(robot))).by_workload[robot]
-        assert refused.message == "the pod template of kind Robot isn't known"
+        found = await opened.pass_(demand(robot), demand())
+        request = found.by_workload[robot]
+        assert request.stage is RequestStage.UNAVAILABLE
+        assert request.message == "the pod template of kind Robot isn't known"
+        assert not found.unavailable
+        assert await opened.sizes() == [2]
+        await opened.pass_(demand(replace(robot, name="eva")))
+
+    in_world(check)
+    lines = [each for each in caplog.records if "for a workload" in each.message]
+    assert len(lines) == 1
+
+
+def test_what_is_unavailable_is_reported_without_demand_until_it_is_tried_again() -> None:
+    """In mode off the pods are evicted, so the next pass may have no demand."""
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse("podtemplates", "create", Refusal.FORBIDDEN)
+        await opened.pass_(demand())
+        await asyncio.sleep(15 * 60 - 1)
+        assert (await opened.pass_()).are_unavailable_for(WEB)
+        await asyncio.sleep(1)
+        assert not (await opened.pass_()).are_unavailable_for(WEB)
 
     in_world(check)
 
@@ -476,6 +579,167 @@ def test_an_idle_provisioner_lists_every_ten_minutes() -> None:
     in_world(check)
 
 
+# Failures of the API server
+
+
+@pytest.mark.parametrize("refusal", [Refusal.INTERNAL, Refusal.UNAVAILABLE, Refusal.OVERLOADED])
+def test_after_a_failure_the_last_requests_count(
+    refusal: Refusal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def check(opened: World) -> None:
+        await opened.serve()
+        requested = await opened.pass_(demand())
+        opened.refuse("capacitybuffers", "list", refusal, end=62)
+        await asyncio.sleep(1)
+        assert await opened.pass_(demand()) == requested
+        await asyncio.sleep(60)
+        assert await opened.pass_(demand()) == requested
+        assert await opened.sizes() == [2]
+
+    in_world(check)
+    lines = [each for each in caplog.records if each.message == "capacity requests not updated"]
+    assert len(lines) == 1
+
+
+TRANSIENT = [Refusal.CONFLICT, Refusal.OVERLOADED, Refusal.INTERNAL, Refusal.TIMEOUT]
+
+
+@pytest.mark.parametrize("fails", ["podtemplates", "capacitybuffers"])
+@pytest.mark.parametrize("refusal", TRANSIENT)
+def test_a_creation_that_fails_is_repeated_in_the_next_pass(fails: str, refusal: Refusal) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse(fails, "create", refusal, end=50)
+        found = await opened.pass_(demand())
+        assert not await opened.names(BUFFERS)
+        assert found.postponed[WEB].startswith("the API server failed to create the request")
+        await asyncio.sleep(60)
+        request = (await opened.pass_(demand())).by_workload[WEB]
+        assert request.stage is RequestStage.REQUESTED
+        assert await opened.names(BUFFERS) == await opened.names(TEMPLATES) != []
+
+    in_world(check)
+
+
+def test_creations_that_fail_for_the_time_out_are_paused() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        opened.refuse("capacitybuffers", "create", Refusal.INTERNAL)
+        for _ in range(10):
+            await opened.pass_(demand())
+            await asyncio.sleep(60)
+        request = (await opened.pass_(demand())).by_workload[WEB]
+        assert request.stage is RequestStage.TIMED_OUT
+
+    in_world(check)
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_a_call_that_is_refused_between_passes_is_repeated_after_a_pause(verb: str) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.refuse("capacitybuffers", verb, Refusal.FORBIDDEN)
+        await opened.delete_pods(1 if verb == "patch" else 2)
+        await asyncio.sleep(60)
+        refused = [each for each in opened.writes() if each == (verb, "capacitybuffers")]
+        assert 5 <= len(refused) <= 6
+
+    in_world(check)
+
+
+@dataclass
+class BrokenClock:
+    """A clock that fails once."""
+
+    clock: VirtualClock
+    works: bool = False
+
+    def now(self) -> datetime:
+        if not self.works:
+            self.works = True
+            raise RuntimeError("a bug")
+        return self.clock.now()
+
+
+def test_an_unexpected_error_between_passes_does_not_end_the_checks() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        clock = BrokenClock(opened.clock)
+        provisioner = provisioner_of(opened.client, opened.caches, clock)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(provisioner.run())
+            wanted = PassDemands(demands=[demand()])
+            await provisioner.reconcile(wanted, now=opened.clock.now())
+            await opened.delete_pods(1)
+            await asyncio.sleep(15)
+            assert clock.works
+            assert await opened.sizes() == [1]
+            running.cancel()
+
+    in_world(check)
+
+
+def test_slow_calls_between_passes_delay_a_pass_by_ten_seconds_at_most() -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand(count=1))
+        slow = Calls(resource="capacitybuffers", verb="delete")
+        opened.cluster.api.faults.add(ApiFault(calls=slow, effect=Effect(delay=29)))
+        await opened.delete_pods(1)
+        await asyncio.sleep(3)
+        began = opened.clock.now()
+        await opened.pass_(demand(count=1))
+        assert opened.clock.now() - began <= timedelta(seconds=10)
+
+    in_world(check)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unavailable"),
+    [pytest.param(290, False, id="within 5 minutes"), pytest.param(310, True, id="after them")],
+)
+def test_failures_that_last_make_requests_unavailable(seconds: float, *, unavailable: bool) -> None:
+    async def check(opened: World) -> None:
+        await opened.serve()
+        await opened.pass_(demand())
+        opened.refuse("podtemplates", "list", Refusal.INTERNAL, end=seconds + 60)
+        await opened.pass_(demand())
+        await asyncio.sleep(seconds)
+        assert bool((await opened.pass_(demand())).unavailable) is unavailable
+        await asyncio.sleep(60)
+        assert not (await opened.pass_(demand())).unavailable
+
+    in_world(check)
+
+
+async def test_after_an_unexpected_error_the_last_requests_count() -> None:
+    """The Deployment that the API server returns has no template."""
+    group = "GET /apis/autoscaling.x-k8s.io"
+    buffers = f"{group}/v1beta1/capacitybuffers"
+    replies = {
+        group: Reply(body={"versions": [{"version": "v1beta1"}]}),
+        f"{group}/v1beta1": Reply(body={"resources": [{"name": "capacitybuffers"}]}),
+        buffers: Reply(body={"metadata": {}, "items": []}),
+        "GET /api/v1/podtemplates": Reply(body={"metadata": {}, "items": []}),
+        "GET /apis/apps/v1/namespaces/shop/deployments/web": Reply(body={}),
+    }
+    async with FakeApi() as api, api.client() as client:
+        for route, reply in replies.items():
+            api.on(route, reply)
+        clock = SystemClock()
+        caches = Caches.following(client)
+        provisioner = provisioner_of(client, caches, clock)
+        requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=clock.now())
+        failure = "nothing is requested: an unexpected error, which the log has"
+        assert requests == CapacityRequests(postponed={WEB: failure})
+        later = clock.now() + timedelta(minutes=5, seconds=1)
+        requests = await provisioner.reconcile(PassDemands(demands=[demand()]), now=later)
+        assert requests.unavailable == "an unexpected error, which the log has"
+
+
 def test_a_creation_without_an_answer_is_found_in_the_next_pass() -> None:
     async def check(opened: World) -> None:
         await opened.serve()
@@ -499,7 +763,7 @@ def test_a_slow_api_server_delays_a_pass_by_half_a_minute_at_most() -> None:
         slow = ApiFault(calls=Calls(verb="create"), effect=Effect(delay=20))
         end = opened.cluster.api.faults.add(slow)
         began = opened.clock.now()
-        assert (await opened.pass_(demand())).unavailable == "the API server is slow"
+        assert not (await opened.pass_(demand())).unavailable
         assert opened.clock.now() - began == timedelta(seconds=30)
         end()
         await asyncio.sleep(30)

@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from common.kube.endpoints import PODS
+from capacity_definitions import BUFFERS
+from common.kube.endpoints import NODES, PODS, Endpoint
 from common.target.owners import Controller
+from provisioners import provisioner_of
+from sandbox.apiserver.faults import ApiFault, Calls, Effect, Refusal
 from sandbox.components import simulation_of
 from sandbox.kubelet.service import Kubelets
 from sandbox.scenario import parse_scenario
@@ -19,13 +23,16 @@ from updater.capacity.capacity_requests import (
     CapacityMode,
     CapacityRequest,
     CapacityRequests,
+    PassDemands,
     RequestStage,
 )
 from updater.capacity.detection import CapacityDetection
 from updater.preview import PassPreview
+from updater.snapshot.live_pod import MANAGER
 from updater_sandbox import UpdaterSandbox, in_updater_sandbox
 from workloads import DEFINITIONS
 
+BUDGETS = Endpoint("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", dict[str, Any])
 NEW_NODE = "nodes: [{name: large, cpu: 8, memory: 16Gi}]"
 TOO_LARGE = "1900m"  # a node has 2 CPUs, and each pod requests 500m
 
@@ -104,15 +111,15 @@ class Provisioner:
 
     stage: RequestStage = RequestStage.REQUESTED
     unavailable: str = ""
-    fails: bool = False
-    demands: list[Sequence[CapacityDemand]] = field(default_factory=list)
+    wanted: list[PassDemands] = field(default_factory=list)
 
-    async def reconcile(
-        self, demands: Sequence[CapacityDemand], *, now: datetime
-    ) -> CapacityRequests:
-        self.demands.append(demands)
-        if self.fails:
-            raise RuntimeError("a bug")
+    @property
+    def demands(self) -> list[Sequence[CapacityDemand]]:
+        return [each.demands for each in self.wanted]
+
+    async def reconcile(self, wanted: PassDemands, *, now: datetime) -> CapacityRequests:
+        demands = wanted.demands
+        self.wanted.append(wanted)
         until = now + timedelta(minutes=10)
         request = CapacityRequest(stage=self.stage, until=until, name="vpa-web")
         requests: Mapping[Controller, CapacityRequest] = {
@@ -159,21 +166,15 @@ def test_capacity_is_requested_until_a_node_has_room() -> None:
         async with new_node(sandbox):
             await updater.run_once()
             assert sandbox.calls("eviction") == [201, 201]
-        assert provisioner.demands[-1] == ()
+        evicted = PassDemands(evicted=frozenset((first.workload,)), refused=frozenset())
+        assert provisioner.wanted[2] == evicted
 
     in_updater_sandbox(test)
 
 
-@pytest.mark.parametrize(
-    "provisioner",
-    [
-        pytest.param(Provisioner(unavailable="it is forbidden"), id="it reports that it can't"),
-        pytest.param(Provisioner(fails=True), id="an unexpected error"),
-    ],
-)
-def test_without_requests_the_check_goes_on(
-    provisioner: Provisioner, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_requests_the_check_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    provisioner = Provisioner(unavailable="it is forbidden")
+
     async def test(sandbox: UpdaterSandbox) -> None:
         await serve_buffers(sandbox)
         await crowded(sandbox)
@@ -206,13 +207,74 @@ def test_a_refused_request_keeps_the_pod() -> None:
     in_updater_sandbox(test)
 
 
+async def buffers(sandbox: UpdaterSandbox) -> int:
+    return len((await sandbox.admin.list(BUFFERS)).items)
+
+
+async def protect(sandbox: UpdaterSandbox) -> None:
+    """Allow no disruption of the pods."""
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}
+    body = {"metadata": {"name": "web"}, "spec": spec}
+    await sandbox.admin.create(BUDGETS, body, namespace="shop")
+    await sandbox.settle()
+
+
+def test_a_pass_that_ends_early_does_not_know_all_demands() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        provisioner = Provisioner()
+        updater = sandbox.updater(capacity=CapacityMode.OFF, provisioner=provisioner)
+        sandbox.stop.set()
+        await updater.run_once()
+        assert [each.complete for each in provisioner.wanted] == [False]
+
+    in_updater_sandbox(test)
+
+
+def test_a_budget_that_allows_no_eviction_gets_one_node_and_then_a_pause() -> None:
+    """An autoscaler adds a node for a buffer, and removes it when the buffer is gone."""
+
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        await protect(sandbox)
+        updater = sandbox.updater(
+            capacity=CapacityMode.PROVISION,
+            provisioner=provisioner_of(sandbox.client, sandbox.caches, sandbox.clock),
+        )
+        await updater.run_once()
+        assert await buffers(sandbox) == 1
+        async with new_node(sandbox):
+            await updater.run_once()
+        assert set(sandbox.calls("eviction")) == {429}
+        for node in (await sandbox.admin.list(NODES)).items:
+            name = node["metadata"]["name"]
+            if name.startswith("large"):
+                await sandbox.admin.delete(NODES, name)
+        found = []
+        for _ in range(14):
+            found.append(await buffers(sandbox))
+            await asyncio.sleep(60)
+            await updater.run_once()
+        assert found == [0] * 14
+        plan = await updater.plan()
+        assert isinstance(plan, PassPreview)
+        details = {each.reason.value: each.detail for each in plan.decisions.values()}
+        assert "there was room, but the evictions were refused" in details["capacity_refused"]
+        await asyncio.sleep(120)
+        await updater.run_once()
+        assert await buffers(sandbox) == 1
+
+    in_updater_sandbox(test)
+
+
 def test_nodes_that_cannot_be_read_any_more_end_the_check_after_five_minutes() -> None:
     async def test(sandbox: UpdaterSandbox) -> None:
         detection = CapacityDetection(sandbox.client, CapacityMode.WAIT, sees_all_pods=True)
         modes = []
         for fresh, pause in ((True, 0), (False, 299), (False, 1), (True, 0)):
             await asyncio.sleep(pause)
-            modes.append(await detection.refresh(nodes_fresh=fresh, requests=None))
+            modes.append((await detection.refresh(nodes_fresh=fresh, requests=None)).mode)
         assert modes == [*(CapacityMode.WAIT,) * 2, CapacityMode.OFF, CapacityMode.WAIT]
 
     in_updater_sandbox(test)
@@ -221,10 +283,84 @@ def test_nodes_that_cannot_be_read_any_more_end_the_check_after_five_minutes() -
 def test_what_the_cluster_serves_is_looked_up_every_five_minutes() -> None:
     async def test(sandbox: UpdaterSandbox) -> None:
         detection = CapacityDetection(sandbox.client, CapacityMode.AUTO, sees_all_pods=True)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        modes = [(await detection.refresh(nodes_fresh=True, requests="")).mode]
         await serve_buffers(sandbox)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.WAIT
+        for pause in (0, 300):
+            await asyncio.sleep(pause)
+            modes.append((await detection.refresh(nodes_fresh=True, requests="")).mode)
+        assert modes == [CapacityMode.WAIT, CapacityMode.WAIT, CapacityMode.PROVISION]
+
+    in_updater_sandbox(test)
+
+
+NODES_BEFORE = [
+    ("not listed yet", True, 299, "nodes aren't listed yet", True),
+    ("not listed for five minutes", True, 300, "nodes can't be read", False),
+    ("forbidden", False, 0, "nodes can't be read", False),
+]
+
+
+@pytest.mark.parametrize(
+    ("may_list", "seconds", "cause", "awaited"),
+    [pytest.param(*case, id=name) for name, *case in NODES_BEFORE],
+)
+def test_nodes_that_are_not_listed_yet_are_awaited_for_five_minutes(
+    seconds: float, cause: str, *, may_list: bool, awaited: bool
+) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        detection = CapacityDetection(sandbox.client, CapacityMode.WAIT, sees_all_pods=True)
+        for pause in (0, seconds):
+            await asyncio.sleep(pause)
+            found = await detection.refresh(
+                nodes_fresh=False, may_list_nodes=may_list, requests=None
+            )
+        assert (found.cause, found.awaits_nodes) == (cause, awaited)
+        assert found.mode is (CapacityMode.WAIT if awaited else CapacityMode.OFF)
+
+    in_updater_sandbox(test)
+
+
+def refuse(sandbox: UpdaterSandbox, resource: str, *, seconds: float) -> None:
+    calls = Calls(resource=resource, user_agent=f"{MANAGER}*")
+    fault = ApiFault(calls=calls, effect=Effect(refuse=Refusal.UNAVAILABLE), end=seconds)
+    sandbox.cluster.api.faults.add(fault)
+
+
+def test_after_a_failed_look_the_last_mode_counts_and_the_next_pass_looks_again() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        updater = sandbox.updater(capacity=CapacityMode.AUTO)
+        await updater.run_once()
         await asyncio.sleep(300)
-        assert await detection.refresh(nodes_fresh=True, requests="") is CapacityMode.PROVISION
+        refuse(sandbox, "configmaps", seconds=30)
+        await updater.run_once()
+        await asyncio.sleep(60)
+        await serve_buffers(sandbox)
+        await updater.run_once()
+        assert sandbox.calls("eviction") == []
+        looks = sandbox.cluster.audit(userAgent=MANAGER, resource="configmaps")
+        assert [each.code for each in looks if each.code != 503] == [404, 404]
+
+    in_updater_sandbox(test)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "evicted"),
+    [
+        pytest.param(240, [], id="no answer for less than five minutes"),
+        pytest.param(330, [201, 201], id="no answer for more"),
+    ],
+)
+def test_without_a_first_answer_nothing_is_evicted_without_room_for_five_minutes(
+    seconds: int, evicted: list[int]
+) -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        await crowded(sandbox)
+        refuse(sandbox, "configmaps", seconds=seconds)
+        updater = sandbox.updater(capacity=CapacityMode.AUTO)
+        for _ in range(6):
+            await updater.run_once()
+            await asyncio.sleep(60)
+        assert sandbox.calls("eviction")[:2] == evicted
 
     in_updater_sandbox(test)

@@ -21,7 +21,7 @@ PAGES = sorted({*pages(), "SECURITY.md"} - GENERATED - HISTORY)
 # Flags of other programs.
 FOREIGN = {
     *("--capacity-buffer-controller-enabled", "--capacity-buffer-pod-injection-enabled"),
-    *("--enable-provisioning-requests",),
+    *("--enable-provisioning-requests", "--status-config-map-name", "--write-status-configmap"),
     *("--admission-control-config-file", "--build-arg", "--custom-resource-state-config-file"),
     *("--metric-labels-allowlist", "--take-ownership"),
 }

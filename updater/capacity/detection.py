@@ -1,13 +1,13 @@
 """What the cluster does for pods without room, which ``--capacity-check=auto`` depends on."""
 
 import asyncio
+import enum
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from common.errors import DecodeError, KubeError
+from common.errors import DecodeError, ForbiddenError, KubeError
 from common.kube.client import KubeClient
-from common.kube.discovery import served_resources, served_versions
 from common.kube.node_autoscalers import (
     STATUS_NAME,
     STATUS_NAMESPACE,
@@ -15,14 +15,15 @@ from common.kube.node_autoscalers import (
     karpenter_is_visible,
 )
 from updater.capacity.capacity_requests import CapacityMode
+from updater.capacity.request_apis import RESOURCES, discover
 
 logger = logging.getLogger(__name__)
 
-GROUP = "autoscaling.x-k8s.io"
-REQUEST_RESOURCES = ("capacitybuffers", "provisioningrequests")
 
 REFRESH = timedelta(minutes=5)
-STALE_NODES = timedelta(minutes=5)
+LONGEST_WAIT = timedelta(minutes=5)
+"""For a first answer of the API server; also how long nodes count that can't be read any more."""
+
 _SECONDS = 10.0  # for all requests of one detection
 
 
@@ -32,7 +33,7 @@ class Detected:
 
     requests: tuple[str, ...] = ()  # resources by which capacity can be requested
     autoscaler: str = ""  # one that acts on Pending pods; empty: none is visible
-    unreadable: str = ""  # what the updater has no right to read, or had no answer about
+    unreadable: str = ""  # what the updater has no right to read, or gets no answer about
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,17 @@ class EffectiveMode:
 
     mode: CapacityMode
     cause: str
+    awaits_nodes: bool = False  # they aren't listed yet, so evictions that need room wait
+    # Of workloads for which no capacity can be requested.
+    fallback: CapacityMode = field(default=CapacityMode.WAIT, compare=False)
+
+
+class NodeView(enum.Enum):
+    """What the updater knows about the nodes."""
+
+    KNOWN = enum.auto()
+    AWAITED = enum.auto()  # not listed yet
+    UNREADABLE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +60,7 @@ class CapacityView:
     """What the updater knows about the nodes, and about requests for capacity."""
 
     sees_all_pods: bool = True  # False: those of one namespace alone
-    knows_nodes: bool = True
+    nodes: NodeView = NodeView.KNOWN
     requests: str | None = ""  # why none can be made now; empty: they can; None: never
 
 
@@ -59,20 +71,31 @@ def effective_mode(
 
     Mode ``provision`` needs an API by which capacity can be requested; without one it acts as
     ``auto``. ``auto`` is ``off`` where an autoscaler acts on Pending pods, or may do so, because
-    no node would be added for a pod that isn't evicted. ``detected`` is None if it isn't needed.
+    no node would be added for a pod that isn't evicted. ``detected`` is None if it isn't needed, or
+    the API server hasn't answered yet.
     """
     if wanted is CapacityMode.OFF:
         return EffectiveMode(CapacityMode.OFF, "configured")
     if not view.sees_all_pods:
         cause = "the pods of other namespaces are unknown (--vpa-object-namespace)"
         return EffectiveMode(CapacityMode.OFF, cause)
-    if not view.knows_nodes:
+    if view.nodes is NodeView.UNREADABLE:
         return EffectiveMode(CapacityMode.OFF, "nodes can't be read")
-    if wanted is CapacityMode.WAIT or detected is None:
+    if view.nodes is NodeView.AWAITED:
+        return EffectiveMode(CapacityMode.WAIT, "nodes aren't listed yet", awaits_nodes=True)
+    if wanted is CapacityMode.WAIT:
         return EffectiveMode(CapacityMode.WAIT, "configured")
+    if detected is None:
+        return EffectiveMode(CapacityMode.WAIT, "the API server fails to answer what it serves")
+    without = _without_requests(detected, view)
     if detected.requests and view.requests == "":
         served = " and ".join(detected.requests)
-        return EffectiveMode(CapacityMode.PROVISION, f"the cluster serves {served}")
+        cause = f"the cluster serves {served}"
+        return EffectiveMode(CapacityMode.PROVISION, cause, fallback=without.mode)
+    return without
+
+
+def _without_requests(detected: Detected, view: CapacityView) -> EffectiveMode:
     refusal = f"; capacity can't be requested: {view.requests}" if view.requests else ""
     if detected.autoscaler:
         cause = f"{detected.autoscaler} adds nodes for Pending pods{refusal}"
@@ -91,25 +114,30 @@ class CapacityDetection:
         self._wanted = wanted
         self._sees_all_pods = sees_all_pods
         self._detected: Detected | None = None
-        self._due = 0.0  # on the event loop's clock
+        # On the event loop's clock:
+        self._began: float | None = None
+        self._due = 0.0
         self._nodes_at: float | None = None  # when the cache of nodes was fresh
         self._effective: EffectiveMode | None = None
 
-    async def refresh(self, *, nodes_fresh: bool, requests: str | None) -> CapacityMode:
+    async def refresh(
+        self, *, nodes_fresh: bool, requests: str | None, may_list_nodes: bool = True
+    ) -> EffectiveMode:
         """Return the mode of the next pass.
 
-        Nodes that can't be read any more count as known for five minutes. For ``requests`` see
+        Nodes that can't be read any more count as known for five minutes, and those that are not
+        listed yet are awaited for as long, unless they may not be listed. For ``requests`` see
         ``CapacityView``.
         """
         now = asyncio.get_running_loop().time()
+        if self._began is None:
+            self._began = now
         if nodes_fresh:
             self._nodes_at = now
-        known = self._nodes_at is not None and now - self._nodes_at < STALE_NODES.total_seconds()
-        view = CapacityView(sees_all_pods=self._sees_all_pods, knows_nodes=known, requests=requests)
-        asks = self._wanted in (CapacityMode.AUTO, CapacityMode.PROVISION)
-        if asks and self._sees_all_pods and now >= self._due:
-            self._detected = await self._detect()
-            self._due = now + REFRESH.total_seconds()
+        nodes = self._view_of_nodes(now, may_list=may_list_nodes)
+        view = CapacityView(sees_all_pods=self._sees_all_pods, nodes=nodes, requests=requests)
+        if self._wanted.may_request and self._sees_all_pods and now >= self._due:
+            await self._detect(now)
         found = effective_mode(self._wanted, self._detected, view)
         if found != self._effective:
             level = logging.INFO
@@ -118,42 +146,51 @@ class CapacityDetection:
             extra = {"mode": found.mode.value, "cause": found.cause}
             logger.log(level, "check of room before evictions", extra=extra)
             self._effective = found
-        return found.mode
+        return found
 
-    async def _detect(self) -> Detected:
-        """Return what is served; what has no answer counts as unreadable."""
+    def _view_of_nodes(self, now: float, *, may_list: bool) -> NodeView:
+        if self._nodes_at is None and not may_list:
+            return NodeView.UNREADABLE
+        since = self._began if self._nodes_at is None else self._nodes_at
+        if since is not None and now - since >= LONGEST_WAIT.total_seconds():
+            return NodeView.UNREADABLE
+        return NodeView.AWAITED if self._nodes_at is None else NodeView.KNOWN
+
+    async def _detect(self, now: float) -> None:
+        """Look up what is served, and keep it until the next look.
+
+        After a failure the last result counts, and the next pass tries again. Without any result
+        for five minutes what is served counts as unreadable.
+        """
         try:
             async with asyncio.timeout(_SECONDS):
-                return Detected(
-                    requests=await self._requests(),
-                    **await self._autoscaler(),
+                self._detected = Detected(
+                    requests=await self._requests(), **await self._autoscaler()
                 )
-        except TimeoutError:
-            return self._detected or Detected(unreadable="the API server's discovery")
+        except (KubeError, DecodeError, TimeoutError):
+            waited = 0.0 if self._began is None else now - self._began
+            if self._detected is None and waited >= LONGEST_WAIT.total_seconds():
+                self._detected = Detected(unreadable="what the API server serves")
+        else:
+            self._due = now + REFRESH.total_seconds()
 
     async def _requests(self) -> tuple[str, ...]:
         try:
-            served = await self._served()
-        except (KubeError, DecodeError):
-            return () if self._detected is None else self._detected.requests
-        return tuple(each for each in REQUEST_RESOURCES if each in served)
+            apis = await discover(self._client)
+        except ForbiddenError:
+            return ()
+        return tuple(resource for kind, resource in RESOURCES.items() if kind in apis)
 
     async def _autoscaler(self) -> dict[str, str]:
         unreadable = []
         try:
             if await karpenter_is_visible(self._client):
                 return {"autoscaler": "Karpenter"}
-        except (KubeError, DecodeError):
+        except ForbiddenError:
             unreadable.append("NodePools of Karpenter")
         try:
             if await cluster_autoscaler_is_visible(self._client):
                 return {"autoscaler": "cluster autoscaler"}
-        except (KubeError, DecodeError):
+        except ForbiddenError:
             unreadable.append(f"ConfigMap {STATUS_NAMESPACE}/{STATUS_NAME}")
         return {"unreadable": " and ".join(unreadable)}
-
-    async def _served(self) -> set[str]:
-        found: set[str] = set()
-        for version in await served_versions(self._client, GROUP):
-            found.update(await served_resources(self._client, GROUP, version))
-        return found

@@ -2,7 +2,9 @@
 
 A request ends when its workload has no demand any more and the replacements of its evicted pods
 have their places; a minute after the demand at the latest. After a refusal or a time-out it is
-deleted, and the next try follows after a pause that doubles.
+deleted, and the next try follows after a pause that doubles. An eviction that is refused although
+there is room, as a rule by a PodDisruptionBudget, counts as a refusal: otherwise nodes would be
+added and removed as long as the evictions are refused.
 """
 
 import enum
@@ -16,12 +18,14 @@ from common.target.owners import Controller
 from updater.capacity.capacity_requests import (
     CapacityDemand,
     CapacityRequest,
+    PassDemands,
     RequestStage,
 )
 
 _LONGEST_NAME = 63
 _PREFIX = "vpa-"
 _HASH_DIGITS = 10
+_NOT_EVICTED = "there was room, but the evictions were refused"
 
 
 class RequestKind(enum.StrEnum):
@@ -43,6 +47,11 @@ class ProvisioningLimits:
     longest_pause: timedelta = timedelta(hours=4)
     most_excess: float = 0.1  # relative: an object for more room than this is replaced
 
+    @property
+    def bound(self) -> str:
+        """Return why no more objects are created, as a sentence."""
+        return f"{self.most_requests} requests for other workloads are under way"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityObject:
@@ -55,7 +64,7 @@ class CapacityObject:
     workload: Controller
     need: Room  # of one replacement
     count: int
-    since: datetime  # when room for the workload was first requested; replaced objects count
+    since: datetime  # as in ``ProvisioningState`` at its creation
     terminating: bool = False
     refusal: str = ""  # of its controller; empty: none
 
@@ -96,7 +105,8 @@ class ProvisioningState:
 
     pauses: Mapping[Controller, Pause] = field(default_factory=dict)
     ended: Mapping[Controller, datetime] = field(default_factory=dict)  # demand was gone then
-    progressed: Mapping[Controller, datetime] = field(default_factory=dict)  # last replacement
+    # Start of the demand, or the last eviction for which there was room.
+    since: Mapping[Controller, datetime] = field(default_factory=dict)
 
 
 NO_STATE = ProvisioningState()
@@ -111,11 +121,12 @@ class ProvisioningPlan:
     creations: tuple[Creation, ...] = ()
     kept: tuple[CapacityObject, ...] = ()  # resized ones with their new count
     requests: Mapping[Controller, CapacityRequest] = field(default_factory=dict)
+    postponed: Mapping[Controller, str] = field(default_factory=dict)  # and why
     state: ProvisioningState = NO_STATE
 
 
 def plan_provisioning(
-    demands: Iterable[CapacityDemand],
+    asked: PassDemands,
     objects: Sequence[CapacityObject],
     *,
     kind: RequestKind | None,
@@ -123,24 +134,36 @@ def plan_provisioning(
     before: ProvisioningState = NO_STATE,
     limits: ProvisioningLimits,
     now: datetime,
+    knows_all: bool = True,
 ) -> ProvisioningPlan:
     """Decide on the objects of all workloads.
 
     ``objects`` are all of ours. ``kind`` is what the cluster serves; None: nothing is created.
     ``missing`` is how many replicas of a workload are on no node; an object without demand stays
-    for them. The first demand of a workload counts.
+    for them. The first demand of a workload counts. While not all demands are known, no object is
+    deleted for want of one.
     """
     planner = _Planner(
-        objects=objects, kind=kind, missing=missing, state=before, limits=limits, now=now
+        asked=asked,
+        objects=objects,
+        kind=kind,
+        missing=missing,
+        state=before,
+        limits=limits,
+        now=now,
     )
     wanted: dict[Controller, CapacityDemand] = {}
-    for demand in demands:
+    for demand in asked.demands:
         if demand.count > 0:
             wanted.setdefault(demand.workload, demand)
     planner.end_surplus()
-    for workload in tuple(planner.present):
-        if workload not in wanted:
+    for workload, found in tuple(planner.present.items()):
+        if workload in wanted:
+            continue
+        if knows_all:
             planner.end(workload)
+        else:
+            planner.kept.append(found)
     for workload, demand in wanted.items():
         if workload in planner.present:
             planner.follow(demand)
@@ -166,7 +189,6 @@ def settle(
     reduced at once.
     """
     deletions, resizes, kept = [], [], []
-    progressed = dict(state.progressed)
     for each in objects:
         taken = placed.get(each.workload, 0)
         left = each.count - taken
@@ -174,8 +196,6 @@ def settle(
         if ended is not None:
             waits = timedelta() <= now - ended < limits.placement
             left = min(left, missing.get(each.workload, 0)) if waits else 0
-        if taken > 0:
-            progressed[each.workload] = now
         if each.terminating:
             kept.append(each)
         elif left <= 0:
@@ -186,10 +206,7 @@ def settle(
         else:
             kept.append(each)
     return ProvisioningPlan(
-        deletions=tuple(deletions),
-        resizes=tuple(resizes),
-        kept=tuple(kept),
-        state=replace(state, progressed=progressed),
+        deletions=tuple(deletions), resizes=tuple(resizes), kept=tuple(kept), state=state
     )
 
 
@@ -230,6 +247,7 @@ def name_of_request(workload: Controller, need: Room, *, count: int | None = Non
 class _Planner:
     """Collects the parts of one plan."""
 
+    asked: PassDemands
     objects: Sequence[CapacityObject]
     kind: RequestKind | None
     missing: Mapping[Controller, int]
@@ -243,7 +261,9 @@ class _Planner:
     creations: list[Creation] = field(default_factory=list)
     kept: list[CapacityObject] = field(default_factory=list)
     requests: dict[Controller, CapacityRequest] = field(default_factory=dict)
+    postponed: dict[Controller, str] = field(default_factory=dict)
     ended: dict[Controller, datetime] = field(default_factory=dict)
+    since: dict[Controller, datetime] = field(default_factory=dict)
 
     def end_surplus(self) -> None:
         """Delete all objects of a workload but the oldest, and those above the bound."""
@@ -263,60 +283,83 @@ class _Planner:
         ended = self.state.ended.get(workload, self.now)
         left = min(found.count, self.missing.get(workload, 0))
         waits = timedelta() <= self.now - ended < self.limits.placement
-        if left <= 0 or not waits:
+        if left > 0 and waits:
+            self.ended[workload] = ended
+            self._keep(found, left)
+        elif workload in self.asked.refused:
+            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
+        else:
             self.deletions.append(found)
-            return
-        self.ended[workload] = ended
-        self._keep(found, left)
 
     def follow(self, demand: CapacityDemand) -> None:
         """Keep, resize, replace or give up the object of a workload with demand."""
         workload, found = demand.workload, self.present[demand.workload]
         self.decided.add(workload)
-        since = max(found.since, self.state.progressed.get(workload, found.since))
-        timeout = self.limits.timeout
+        since = self._since(workload, found.since)
         if found.refusal:
             self._give_up(found, RequestStage.REFUSED, found.refusal)
-        elif abs(self.now - since) >= timeout:  # abs: the clock may move back
+        elif workload in self.asked.refused and not self.missing.get(workload):
+            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
+        elif self._is_over(since):
             self._give_up(found, RequestStage.TIMED_OUT, "")
         elif self._is_outdated(found, demand):
             self.deletions.append(found)
             self._create(demand, since=since)
         else:
             self._keep(found, self._count(demand))
-            self.requests[workload] = CapacityRequest(
-                stage=RequestStage.REQUESTED, until=since + timeout, name=found.name
-            )
+            self._report(demand, found.name, since=since)
 
     def begin(self, demand: CapacityDemand) -> None:
         """Request capacity for a workload, unless a pause or the bound on objects forbids it."""
-        pause = self.state.pauses.get(demand.workload)
+        workload = demand.workload
+        pause = self.state.pauses.get(workload)
         if pause is not None and pause.holds(self.now):
-            self.requests[demand.workload] = request_of_pause(pause)
-        elif any(each.workload == demand.workload for each in self.kept):
-            return  # the last object is being deleted
+            self.requests[workload] = request_of_pause(pause)
+            return
+        since = self._since(workload, self.now)
+        if any(each.workload == workload for each in self.kept):
+            self.since[workload] = since
+            self.postponed[workload] = "the former request is being deleted"
+        elif self._is_over(since):
+            self._pause(workload, RequestStage.TIMED_OUT, "")
         elif len(self.kept) + len(self.creations) < self.limits.most_requests:
-            self._create(demand, since=self.now)
+            self._create(demand, since=since)
+        else:
+            self.postponed[workload] = self.limits.bound
 
     def plan(self, wanted: Collection[Controller]) -> ProvisioningPlan:
         """Return the plan; forget what the workloads without demand don't need any more."""
         pauses = {
             workload: pause
             for workload, pause in self.state.pauses.items()
-            if workload in wanted or pause.holds(self.now)
+            if workload in wanted or workload in self.asked.refused or pause.holds(self.now)
         }
-        progressed = {
-            workload: at
-            for workload, at in self.state.progressed.items()
-            if workload in wanted or workload in self.ended
-        }
+        for workload, pause in pauses.items():
+            if pause.stage is RequestStage.UNAVAILABLE and pause.holds(self.now):
+                self.requests.setdefault(workload, request_of_pause(pause))
         return ProvisioningPlan(
             deletions=tuple(self.deletions),
             resizes=tuple(self.resizes),
             creations=tuple(self.creations),
             kept=tuple(self.kept),
             requests=self.requests,
-            state=ProvisioningState(pauses=pauses, ended=self.ended, progressed=progressed),
+            postponed=self.postponed,
+            state=ProvisioningState(pauses=pauses, ended=self.ended, since=self.since),
+        )
+
+    def _since(self, workload: Controller, otherwise: datetime) -> datetime:
+        if workload in self.asked.evicted:
+            return self.now
+        return self.state.since.get(workload, otherwise)
+
+    def _is_over(self, since: datetime) -> bool:
+        """Return whether the time-out is over; also if the clock moved back by as much."""
+        return abs(self.now - since) >= self.limits.timeout
+
+    def _report(self, demand: CapacityDemand, name: str, *, since: datetime) -> None:
+        self.since[demand.workload] = since
+        self.requests[demand.workload] = CapacityRequest(
+            stage=RequestStage.REQUESTED, until=since + self.limits.timeout, name=name
         )
 
     def _keep(self, found: CapacityObject, count: int) -> None:
@@ -335,18 +378,19 @@ class _Planner:
         self.creations.append(
             Creation(kind=self.kind, name=name, demand=demand, count=count, since=since)
         )
-        self.requests[demand.workload] = CapacityRequest(
-            stage=RequestStage.REQUESTED, until=since + self.limits.timeout, name=name
-        )
+        self._report(demand, name, since=since)
 
     def _give_up(self, found: CapacityObject, stage: RequestStage, message: str) -> None:
         self.deletions.append(found)
-        last = self.state.pauses.get(found.workload)
+        self._pause(found.workload, stage, message)
+
+    def _pause(self, workload: Controller, stage: RequestStage, message: str) -> None:
+        last = self.state.pauses.get(workload)
         if last is None or not last.holds(self.now):  # otherwise the deletion failed before
             self.state = paused(
-                self.state, found.workload, stage, message, limits=self.limits, now=self.now
+                self.state, workload, stage, message, limits=self.limits, now=self.now
             )
-        self.requests[found.workload] = request_of_pause(self.state.pauses[found.workload])
+        self.requests[workload] = request_of_pause(self.state.pauses[workload])
 
     def _is_outdated(self, found: CapacityObject, demand: CapacityDemand) -> bool:
         """Return whether the object requests another kind of room, or can't be resized."""

@@ -16,6 +16,7 @@ from common.api.base import Time, Wire
 from common.api.core import Container, ResourceRequirements
 from common.api.meta import ObjectMeta
 from common.api.provisioning import CapacityRequestObject, RequestCondition
+from common.api.scheduling import Toleration
 from common.scheduling.room import Room
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
@@ -35,6 +36,9 @@ _SPARE_IMAGE = "registry.k8s.io/pause:3.10"  # of a container that the template 
 # A controller may reject an object at first, because it hasn't seen the PodTemplate.
 _PERSISTS = timedelta(minutes=1)
 _PENDING = "Pending"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# Taints of the present state of a node, which every pod tolerates in part; new nodes have none.
+_OF_STATE = "node.kubernetes.io/"
 
 
 class _Record(Wire, frozen=True, kw_only=True):
@@ -81,7 +85,9 @@ def metadata(creation: Creation, *, manager: str) -> _Raw:
 def pod_template(creation: Creation, owner: Mapping[str, Any], *, manager: str) -> _Raw:
     """Return the PodTemplate: the workload's own, with the resources of the replacement.
 
-    ``owner`` is the workload as the API server stores it.
+    It has also what admission adds to the pods for scheduling: the overhead of a RuntimeClass, node
+    labels, required node affinity and tolerations. ``owner`` is the workload as the API server
+    stores it.
     """
     template = owner["spec"]["template"]
     meta = template.get("metadata") or {}
@@ -194,6 +200,7 @@ def _shaped(spec: Mapping[str, Any], demand: CapacityDemand, owner: Mapping[str,
     inits = _with_resources(spec.get("initContainers") or (), wanted.init_containers or ())
     if inits:
         shaped["initContainers"] = inits
+    shaped |= _scheduling(spec, demand)
     if wanted.resources is not None:
         shaped["resources"] = (spec.get("resources") or {}) | _raw(wanted.resources)
     volumes = _claimed_volumes(owner, demand)
@@ -202,6 +209,30 @@ def _shaped(spec: Mapping[str, Any], demand: CapacityDemand, owner: Mapping[str,
         others = [each for each in spec.get("volumes") or () if each["name"] not in names]
         shaped["volumes"] = [*volumes, *others]
     return shaped
+
+
+def _scheduling(spec: Mapping[str, Any], demand: CapacityDemand) -> _Raw:
+    """Return the parts of the spec by which the pods differ from their template."""
+    rules, found = demand.rules, _Raw()
+    if demand.spec.overhead:
+        found["overhead"] = dict(demand.spec.overhead)
+    if rules.node_selector:
+        found["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **dict(rules.node_selector)}
+    if rules.terms is not None:
+        affinity = spec.get("affinity") or {}
+        terms = [msgspec.to_builtins(term) for term in rules.terms]
+        of_nodes = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: {"nodeSelectorTerms": terms}}
+        found["affinity"] = {**affinity, "nodeAffinity": of_nodes}
+    stored = spec.get("tolerations") or ()
+    known = {msgspec.convert(each, Toleration) for each in stored}
+    added = [
+        msgspec.to_builtins(each)
+        for each in rules.tolerations
+        if each not in known and not each.key.startswith(_OF_STATE)
+    ]
+    if added:
+        found["tolerations"] = [*stored, *added]
+    return found
 
 
 def _with_resources(

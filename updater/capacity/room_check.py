@@ -40,6 +40,8 @@ class Shortage:
         """Return the sentence for Events and plans, without a full stop."""
         need = Room(self.need.cpu, _in_mebibytes(self.need.memory + _MEBIBYTE - 1))
         needs = f"the replacement needs {_amounts(need)}"
+        if self.largest is None and self.own_node_only:
+            return f"{needs}, and its node is not eligible any more"
         if self.largest is None:
             return f"{needs}, and no Ready node is eligible for it"
         node, free = self.largest.node, self.largest.free
@@ -66,7 +68,7 @@ def find_room(rooms: NodeRooms, pod: LivePod, need: Room) -> str | Shortage:
     own_only = pod.rules.own_node_only
     return Shortage(
         need=need,
-        eligible=(largest is not None) if own_only else len(rooms.eligible(pod.rules)),
+        eligible=int(largest is not None) if own_only else len(rooms.eligible(pod.rules)),
         largest=largest,
         own_node_only=own_only,
     )
@@ -84,17 +86,22 @@ def wait_for_room(
     """Return the wait of a pod whose replacement has no room.
 
     In mode provision a request for capacity is made for its workload after the pass, unless there
-    is one. It ends after ``timeout``, or at a refusal, and is made again later.
+    is one, or it was postponed before. It ends after ``timeout``, or at a refusal, and is made
+    again later.
     """
     if mode is not CapacityMode.PROVISION or workload is None:
         return wait(Reason.NO_CAPACITY, detail=shortage.sentence)
-    request = requests.by_workload.get(workload)
+    request, sentence = requests.by_workload.get(workload), shortage.sentence
+    if request is None and workload in requests.postponed:
+        return wait(Reason.NO_CAPACITY, detail=f"{sentence}; {requests.postponed[workload]}")
     if request is None:
         until = ending(now, timeout)
-        return wait(Reason.CAPACITY_REQUESTED, until=until, detail=shortage.sentence)
+        return wait(Reason.CAPACITY_REQUESTED, until=until, detail=sentence)
+    if request.stage is RequestStage.UNAVAILABLE:
+        return wait(Reason.NO_CAPACITY, detail=f"{sentence}; {_state_of(request)}")
     refused = request.stage is not RequestStage.REQUESTED
     reason = Reason.CAPACITY_REFUSED if refused else Reason.CAPACITY_REQUESTED
-    return wait(reason, until=request.until, detail=f"{shortage.sentence}; {_state_of(request)}")
+    return wait(reason, until=request.until, detail=f"{sentence}; {_state_of(request)}")
 
 
 def dies_anyway(
@@ -126,6 +133,8 @@ def _state_of(request: CapacityRequest) -> str:
             text = f"none came in time after the request{named}"
         case RequestStage.REFUSED:
             text = f"the request{named} was refused"
+        case RequestStage.UNAVAILABLE:
+            text = "more can't be requested"
     return f"{text}: {request.message}" if request.message else text
 
 

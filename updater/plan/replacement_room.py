@@ -9,13 +9,15 @@ from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand, CapacityMode
 from updater.capacity.reservations import FoundRoom
 from updater.capacity.room_check import Shortage, dies_anyway, find_room, wait_for_room
-from updater.decision import Decision, Reason, leave
+from updater.decision import Decision, Reason, leave, wait
 from updater.eviction.breaker import Breaker, breaker_wait, record_eviction
 from updater.eviction.replica_groups import Budgets
 from updater.plan.assessment import Undecided
 from updater.plan.vpa_plan import VpaPlan
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.node_rooms import NodeRooms
+
+_UNLISTED = "the updater has not listed the nodes yet"
 
 
 class ReplacementRoom:
@@ -34,17 +36,20 @@ class ReplacementRoom:
 
     @property
     def is_checked(self) -> bool:
-        """Return whether an eviction needs room; not without any known node."""
+        """Return whether an eviction needs room; not in a cluster without nodes."""
         context = self._plan.context
-        return context.capacity_mode is not CapacityMode.OFF and context.rooms.are_known
+        known = context.rooms.are_known or context.awaits_nodes
+        return context.capacity_mode is not CapacityMode.OFF and known
 
     def hold(self, each: Undecided, rooms: NodeRooms) -> Decision | None:
         """Return the wait of a pod whose replacement has no room; None: evict it.
 
         A pod that was just OOM-killed doesn't wait.
         """
+        pod, context = each.pod, self._plan.context
+        if context.awaits_nodes:
+            return None if self._dies_anyway(each) else wait(Reason.NO_CAPACITY, detail=_UNLISTED)
         self._rooms = rooms
-        pod, candidate, context = each.pod, each.candidate, self._plan.context
         try:
             need = self._plan.preflight.need_of_replacement(pod)
             found = find_room(rooms, pod, need)
@@ -52,12 +57,12 @@ class ReplacementRoom:
             return leave(Reason.UNREADABLE)
         if not isinstance(found, Shortage):
             return None
-        if candidate is not None and dies_anyway(
-            pod, candidate.processed.containers, requests=candidate.requests, now=context.now
-        ):
+        if self._dies_anyway(each):
             return None
         # Another node would not help the pod of a DaemonSet.
         workload = None if found.own_node_only else self._plan.scaled.workload_of(pod)
+        if self._is_off_for(workload):
+            return None
         if context.capacity_mode is CapacityMode.PROVISION and workload is not None:
             self._demand(workload, pod, self._plan.preflight.replacement(pod), need)
         return wait_for_room(
@@ -67,6 +72,22 @@ class ReplacementRoom:
             requests=context.capacity_requests,
             timeout=context.rules.capacity_timeout,
             now=context.now,
+        )
+
+    def _is_off_for(self, workload: Controller | None) -> bool:
+        """Return whether an autoscaler can act only on Pending pods of this workload."""
+        context = self._plan.context
+        if workload is None or context.capacity_fallback is not CapacityMode.OFF:
+            return False
+        return context.capacity_requests.are_unavailable_for(workload)
+
+    def _dies_anyway(self, each: Undecided) -> bool:
+        candidate = each.candidate
+        return candidate is not None and dies_anyway(
+            each.pod,
+            candidate.processed.containers,
+            requests=candidate.requests,
+            now=self._plan.context.now,
         )
 
     def take(self, pod: LivePod) -> FoundRoom | None:
@@ -102,6 +123,7 @@ class ReplacementRoom:
                 vpa=vpa.uid,
                 vpa_name=vpa.name,
                 spec=spec,
+                rules=pod.rules,
                 need=need,
                 count=1,
                 pod=pod.metadata.name,

@@ -47,14 +47,16 @@ class NodeRooms:
     def __init__(self, nodes: Mapping[str, LiveNode]) -> None:
         self._taken = IdentityCache[Room](MOST_KINDS)
         self._traits: dict[str, NodeTraits] = {}
+        self._closed: set[str] = set()  # cordoned, or not Ready
         self._free: dict[str, Room] = {}
         for name, node in nodes.items():
             try:
                 self._free[name] = room_on(node.status.allocatable)
             except QuantityError:
                 continue
-            if node.takes_pods:
-                self._traits[name] = node.traits
+            self._traits[name] = node.traits
+            if not node.takes_pods:
+                self._closed.add(name)
         self._eligible: dict[SchedulingRules, tuple[str, ...]] = {}
         self._largest: dict[SchedulingRules, tuple[Place, ...]] = {}
         self._reached: defaultdict[Search, int] = defaultdict(int)
@@ -97,7 +99,11 @@ class NodeRooms:
         """
         found = self._eligible.get(rules)
         if found is None:
-            names = (name for name, traits in self._traits.items() if is_eligible(rules, traits))
+            names = (
+                name
+                for name, traits in self._traits.items()
+                if name not in self._closed and is_eligible(rules, traits)
+            )
             found = tuple(sorted(names, key=lambda name: -self._free[name].cpu))
             self._eligible[rules] = found
         return found
@@ -152,8 +158,13 @@ class NodeRooms:
             self._free[node] -= by
 
     def _own_place(self, pod: LivePod) -> Place | None:
-        """Return the pod's node with the room without the pod; None: it isn't eligible any more."""
+        """Return the pod's node with the room without the pod; None: it isn't eligible any more.
+
+        Taints alone keep the pod of a DaemonSet from its node, which may be cordoned.
+        """
         traits, free = self._traits.get(pod.node_name), self._free.get(pod.node_name)
+        if pod.node_name in self._closed and not pod.rules.own_node_only:
+            return None
         if traits is None or free is None or not is_eligible(pod.rules, traits):
             return None
         return Place(pod.node_name, free + self._taken_by(pod))

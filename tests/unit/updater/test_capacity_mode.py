@@ -1,9 +1,11 @@
 """The mode of ``--capacity-check`` that passes use, from what the cluster serves."""
 
+from dataclasses import replace
+
 import pytest
 
 from updater.capacity.capacity_requests import CapacityMode
-from updater.capacity.detection import CapacityView, Detected, effective_mode
+from updater.capacity.detection import CapacityView, Detected, NodeView, effective_mode
 
 AUTO, PROVISION, WAIT, OFF = CapacityMode
 BUFFERS = Detected(requests=("capacitybuffers",))
@@ -12,6 +14,8 @@ BOTH = Detected(requests=("capacitybuffers",), autoscaler="cluster autoscaler")
 UNREADABLE = Detected(unreadable="ConfigMap kube-system/cluster-autoscaler-status")
 NOTHING = Detected()
 USABLE, NEVER = CapacityView(requests=""), CapacityView(requests=None)
+UNREADABLE_NODES = CapacityView(nodes=NodeView.UNREADABLE)
+AWAITED_NODES = CapacityView(nodes=NodeView.AWAITED)
 FORBIDDEN = CapacityView(requests="CapacityBuffers are forbidden")
 
 MODES = [
@@ -29,8 +33,13 @@ MODES = [
     ("wait waits beside any autoscaler", WAIT, KARPENTER, USABLE, WAIT),
     ("wait needs to look at nothing", WAIT, None, NEVER, WAIT),
     ("off", OFF, BUFFERS, USABLE, OFF),
-    ("nodes are unknown", WAIT, NOTHING, CapacityView(knows_nodes=False), OFF),
-    ("nodes are unknown to auto", AUTO, BUFFERS, CapacityView(knows_nodes=False), OFF),
+    ("auto without an answer yet", AUTO, None, USABLE, WAIT),
+    ("provision without an answer yet", PROVISION, None, USABLE, WAIT),
+    ("nodes are unreadable", WAIT, NOTHING, UNREADABLE_NODES, OFF),
+    ("nodes are unreadable to auto", AUTO, BUFFERS, UNREADABLE_NODES, OFF),
+    ("nodes aren't listed yet", AUTO, BUFFERS, AWAITED_NODES, WAIT),
+    ("nodes aren't listed yet, and Karpenter", AUTO, KARPENTER, AWAITED_NODES, WAIT),
+    ("off needs no nodes", OFF, NOTHING, AWAITED_NODES, OFF),
     ("other pods are unknown", WAIT, NOTHING, CapacityView(sees_all_pods=False), OFF),
     (
         "other pods are unknown to provision",
@@ -48,7 +57,27 @@ MODES = [
 def test_the_mode_of_passes(
     wanted: CapacityMode, detected: Detected | None, view: CapacityView, mode: CapacityMode
 ) -> None:
-    assert effective_mode(wanted, detected, view).mode is mode
+    found = effective_mode(wanted, detected, view)
+    assert found.mode is mode
+    assert found.awaits_nodes is (view is AWAITED_NODES and wanted is not OFF)
+
+
+FALLBACKS = [
+    ("beside an autoscaler", BOTH, OFF),
+    ("beside what can't be read", replace(BUFFERS, unreadable="a ConfigMap"), OFF),
+    ("without an autoscaler", BUFFERS, WAIT),
+]
+
+
+@pytest.mark.parametrize(
+    ("detected", "fallback"), [pytest.param(*case, id=name) for name, *case in FALLBACKS]
+)
+@pytest.mark.parametrize("wanted", [AUTO, PROVISION])
+def test_the_mode_of_workloads_for_which_no_capacity_can_be_requested(
+    wanted: CapacityMode, detected: Detected, fallback: CapacityMode
+) -> None:
+    found = effective_mode(wanted, detected, USABLE)
+    assert (found.mode, found.fallback) == (PROVISION, fallback)
 
 
 def test_the_cause_names_what_prevents_requests() -> None:

@@ -30,7 +30,8 @@ def decide(decision: Decision, before: UpdaterState) -> UpdaterState:
     given = snapshot(UpdateMode.RECREATE, names=["web-0"])
     results = PassResults(context_of(given, before))
     subject = Subject(given.autoscaled[0].vpa)
-    results.decide(PodOutcome(live_pod("web-0"), decision, before.of("uid-web-0"), subject))
+    outcome = PodOutcome(live_pod("web-0"), decision, before.of("uid-web-0"), subject)
+    results.decide(outcome, given.autoscaled[0])
     return results.state(complete=True)
 
 

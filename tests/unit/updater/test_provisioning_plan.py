@@ -1,8 +1,9 @@
 """Plans of the objects that request capacity: bounds in number and time, refusals and places."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from common.api.core import PodSpec
 from common.scheduling.room import Room
 from common.target.owners import Controller
-from updater.capacity.capacity_requests import CapacityDemand, RequestStage
+from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
     Pause,
@@ -63,10 +64,12 @@ def plan(
     kind: RequestKind | None = BUFFER,
     missing: Mapping[Controller, int] | None = None,
     before: ProvisioningState | None = None,
+    refused: Collection[Controller] = (),
+    evicted: Collection[Controller] = (),
     now: datetime = NOW,
 ) -> ProvisioningPlan:
     return plan_provisioning(
-        demands,
+        PassDemands(demands=demands, refused=refused, evicted=evicted),
         objects,
         kind=kind,
         missing=missing or {},
@@ -86,10 +89,13 @@ class Case:
     kind: RequestKind | None = BUFFER
     missing: int = 0
     before: ProvisioningState = field(default_factory=ProvisioningState)
+    refused: bool = False  # an eviction with room
+    evicted: bool = False  # with room
     deleted: bool = False
     resized: int | None = None
     created: int | None = None
     stage: RequestStage | None = RequestStage.REQUESTED
+    postponed: str | None = None
 
 
 def pause(until: datetime, length: timedelta = 15 * MINUTE) -> ProvisioningState:
@@ -143,9 +149,33 @@ CASES = [
         stage=RequestStage.TIMED_OUT,
     ),
     Case(
-        id="a replacement in its place renews the time-out",
+        id="an eviction with room renews the time-out",
         object=found(since=NOW - 10 * MINUTE),
-        before=ProvisioningState(progressed={WEB: NOW - MINUTE}),
+        evicted=True,
+    ),
+    Case(
+        id="after an eviction with room, just before the time-out",
+        object=found(since=NOW - 15 * MINUTE),
+        before=ProvisioningState(since={WEB: NOW - 9.99 * MINUTE}),
+    ),
+    Case(
+        id="a new object, at the time-out of the demand",
+        object=found(since=NOW),
+        before=ProvisioningState(since={WEB: NOW - 10 * MINUTE}),
+        deleted=True,
+        stage=RequestStage.TIMED_OUT,
+    ),
+    Case(
+        id="without an object, just before the time-out of the demand",
+        object=None,
+        before=ProvisioningState(since={WEB: NOW - 9.99 * MINUTE}),
+        created=2,
+    ),
+    Case(
+        id="without an object, at the time-out of the demand",
+        object=None,
+        before=ProvisioningState(since={WEB: NOW - 10 * MINUTE}),
+        stage=RequestStage.TIMED_OUT,
     ),
     Case(
         id="the clock moved back by more than the time-out",
@@ -160,6 +190,14 @@ CASES = [
         stage=RequestStage.REFUSED,
     ),
     Case(
+        id="an eviction was refused although there was room",
+        refused=True,
+        deleted=True,
+        stage=RequestStage.REFUSED,
+    ),
+    Case(id="an eviction was refused before a replacement has its place", refused=True, missing=1),
+    Case(id="an eviction was refused without a request", refused=True, object=None, created=2),
+    Case(
         id="during a pause",
         object=None,
         before=pause(NOW + MINUTE / 60),
@@ -172,9 +210,22 @@ CASES = [
         before=pause(NOW + 16 * MINUTE),
         created=2,
     ),
-    Case(id="an object that is being deleted", object=found(terminating=True), stage=None),
+    Case(
+        id="an object that is being deleted",
+        object=found(terminating=True),
+        stage=None,
+        postponed="the former request is being deleted",
+    ),
     replace(GONE, id="without demand and with all replicas in place", deleted=True),
+    replace(
+        GONE,
+        id="evictions were refused",
+        refused=True,
+        deleted=True,
+        stage=RequestStage.REFUSED,
+    ),
     replace(GONE, id="the replacements have no place yet", missing=2),
+    replace(GONE, id="evictions were refused, and replacements lack", refused=True, missing=2),
     replace(GONE, id="one replacement has no place yet", missing=1, resized=1),
     replace(GONE, id="other replicas are missing, too", missing=7),
     replace(
@@ -208,17 +259,51 @@ def test_the_object_of_a_workload(case: Case) -> None:
         kind=case.kind,
         missing={WEB: case.missing},
         before=case.before,
+        refused=[WEB] if case.refused else [],
+        evicted=[WEB] if case.evicted else [],
     )
     assert result.deletions == ((case.object,) if case.deleted else ())
     assert [count for _, count in result.resizes] == ([case.resized] if case.resized else [])
     assert [each.count for each in result.creations] == ([case.created] if case.created else [])
     stage = result.requests[WEB].stage if WEB in result.requests else None
     assert stage is case.stage
+    assert result.postponed.get(WEB) == case.postponed
 
 
 def test_a_replaced_object_keeps_its_time_out() -> None:
     (created,) = plan([demand(need=Room(2000, 1 << 30, 1))], [found()]).creations
     assert created.since == NOW - MINUTE
+
+
+def test_other_pods_that_take_the_places_do_not_renew_the_time_out() -> None:
+    """Each minute a new pod, of an autoscaler or after a drain, takes the only place."""
+    state, now, stages = ProvisioningState(), NOW, []
+    for _ in range(11):
+        result = plan([demand(count=1)], [], before=state, now=now)
+        stages.append(result.requests[WEB].stage)
+        state = settle(
+            [found(count=1, since=each.since) for each in result.creations],
+            placed={WEB: 1},
+            missing={},
+            state=result.state,
+            limits=LIMITS,
+            now=now,
+        ).state
+        now += MINUTE
+    assert stages == [RequestStage.REQUESTED] * 10 + [RequestStage.TIMED_OUT]
+
+
+def test_a_new_demand_has_its_own_time_out() -> None:
+    before = ProvisioningState(since={WEB: NOW - 9 * MINUTE})
+    assert not plan([], [], before=before).state.since
+    assert plan([demand()], []).state.since == {WEB: NOW}
+
+
+def test_the_time_out_begins_again_after_a_pause() -> None:
+    given_up = plan([demand()], [found(since=NOW - 10 * MINUTE)])
+    later = NOW + 15 * MINUTE
+    (created,) = plan([demand()], [], before=given_up.state, now=later).creations
+    assert created.since == later
 
 
 def test_the_message_of_a_refusal_is_reported() -> None:
@@ -234,6 +319,26 @@ def test_pauses_double_up_to_four_hours() -> None:
         minutes.append((result.requests[WEB].until - now) / MINUTE)
         now = result.requests[WEB].until
     assert minutes == [15, 30, 60, 120, 240, 240, 240]
+
+
+def test_evictions_that_are_refused_with_room_pause_the_requests_for_longer_each_time() -> None:
+    """A PodDisruptionBudget that never allows an eviction: nodes are requested less and less."""
+    state, now, requested_at = ProvisioningState(), NOW, []
+    while now < NOW + timedelta(hours=24):
+        result = plan([demand()], [], before=state, now=now)
+        if result.creations:
+            requested_at.append(now)
+            now += MINUTE  # a node is added, and the evictions are refused
+            state = plan([], [found(since=now)], before=result.state, refused=[WEB], now=now).state
+        else:
+            state = result.state
+        now += MINUTE
+    pauses = [(b - a) / MINUTE for a, b in pairwise(requested_at)]
+    assert pauses == [16, 31, 61, 121, *[241] * 5]
+
+
+def test_a_pause_outlasts_its_end_while_evictions_are_refused() -> None:
+    assert plan([], [], before=pause(NOW), refused=[WEB]).state.pauses
 
 
 def test_a_deletion_that_failed_does_not_double_the_pause() -> None:
@@ -252,6 +357,8 @@ def test_objects_are_bounded_and_the_present_ones_stay() -> None:
     result = plan([demand(each) for each in workloads], [found(workloads[2]), found(workloads[3])])
     assert [each.demand.workload for each in result.creations] == [workloads[0]]
     assert workloads[1] not in result.requests
+    bound = "3 requests for other workloads are under way"
+    assert result.postponed == {workloads[1]: bound}
 
 
 def test_a_free_place_goes_to_the_next_demand() -> None:
@@ -311,7 +418,6 @@ def test_places_that_are_taken_between_passes(case: Settled) -> None:
     )
     assert result.deletions == ((case.object,) if case.deleted else ())
     assert [count for _, count in result.resizes] == ([case.resized] if case.resized else [])
-    assert bool(result.state.progressed) == (case.placed > 0)
 
 
 @pytest.mark.parametrize(

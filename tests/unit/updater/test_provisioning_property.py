@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from common.api.core import PodSpec
 from common.scheduling.room import Room
 from common.target.owners import Controller
-from updater.capacity.capacity_requests import CapacityDemand, RequestStage
+from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
     ProvisioningLimits,
@@ -47,7 +47,6 @@ class Requests(RuleBasedStateMachine):
         # The first pass without demand, of the present process.
         self.ended: dict[Controller, datetime] = {}
         self.waiting_since: dict[Controller, datetime] = {}
-        self.placed_at: dict[Controller, datetime] = {}
         self.created = 0
 
     @rule(
@@ -75,7 +74,7 @@ class Requests(RuleBasedStateMachine):
             for workload, (cpu, count) in demands.items()
         ]
         plan = plan_provisioning(
-            wanted,
+            PassDemands(demands=wanted),
             list(self.objects.values()),
             kind=self.kind,
             missing=missing,
@@ -108,8 +107,6 @@ class Requests(RuleBasedStateMachine):
     @rule(workload=st.sampled_from(WORKLOADS), count=st.integers(1, 3))
     def place_pods(self, workload: Controller, count: int) -> None:
         self.placed[workload] = self.placed.get(workload, 0) + count
-        self.waiting_since.pop(workload, None)
-        self.placed_at[workload] = self.now
         self.advance(SECOND)
 
     @rule(workload=st.sampled_from(WORKLOADS))
@@ -198,8 +195,7 @@ class Requests(RuleBasedStateMachine):
         for since in self.waiting_since.values():
             assert self.now - since < LIMITS.timeout + 4 * MINUTE
         for each in self.objects.values():
-            since = max(each.since, self.placed_at.get(each.workload, START))
-            assert self.now - since < LIMITS.timeout + 4 * MINUTE
+            assert self.now - each.since < LIMITS.timeout + 4 * MINUTE
 
 
 Requests.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -10,6 +10,8 @@ import pytest
 from builders import container
 from common.api.core import Container, PodSpec, ResourceRequirements
 from common.api.provisioning import CapacityRequestObject
+from common.api.scheduling import SchedulablePodSpec
+from common.scheduling.eligibility import rules_of
 from common.scheduling.room import Room
 from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand
@@ -163,6 +165,69 @@ def test_a_container_that_the_pod_lacks_stays() -> None:
 def test_resources_of_the_pod_as_a_whole() -> None:
     created = creation(resources=ResourceRequirements(requests={"cpu": "4"}))
     assert shape(created, {"containers": []})["resources"] == {"requests": {"cpu": "4"}}
+
+
+ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+IN_ZONE = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}}}
+GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+TEAM = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
+PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+UNREACHABLE = {
+    "key": "node.kubernetes.io/unreachable",
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 300,
+}
+ADDED: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ("nothing", {}, {}, {}),
+    ("the overhead of a RuntimeClass", {}, {"overhead": {"cpu": "250m"}}, {}),
+    ("a node label", {}, {"nodeSelector": {"team": "a"}}, {}),
+    (
+        "another node label",
+        {"nodeSelector": {"disk": "ssd"}},
+        {"nodeSelector": {"disk": "ssd", "team": "a"}},
+        {},
+    ),
+    ("required node affinity", {}, {"affinity": IN_ZONE}, {}),
+    (
+        "required node affinity beside other affinity",
+        {"affinity": {"podAntiAffinity": {}, "nodeAffinity": PREFERRED}},
+        {"affinity": IN_ZONE},
+        {
+            "affinity": {
+                "podAntiAffinity": {},
+                "nodeAffinity": PREFERRED | IN_ZONE["nodeAffinity"],
+            }
+        },
+    ),
+    (
+        "a toleration",
+        {"tolerations": [GPU]},
+        {"tolerations": [GPU, UNREACHABLE, TEAM]},
+        {"tolerations": [GPU, TEAM]},
+    ),
+    (
+        "tolerations of the state of nodes alone",
+        {"tolerations": [GPU]},
+        {"tolerations": [GPU, UNREACHABLE]},
+        {"tolerations": [GPU]},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("stored", "of_pod", "wanted"), [pytest.param(*case, id=name) for name, *case in ADDED]
+)
+def test_what_admission_adds_to_pods_for_scheduling(
+    stored: dict[str, Any], of_pod: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    given = msgspec.convert(of_pod, SchedulablePodSpec)
+    created = creation(overhead=given.overhead)
+    demand = replace(created.demand, rules=rules_of(given))
+    shaped = shape(replace(created, demand=demand), stored | {"containers": []})
+    sent = msgspec.json.decode(msgspec.json.encode(shaped))
+    assert sent == stored | of_pod | wanted | {"containers": []}
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,10 @@ from common.api.scheduling import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from common.errors import KubeError, NotFoundError, ServerError, TooManyRequestsError
 from common.quantity import QuantityError
 from common.scheduling.room import Room, room_on
+from common.target.owners import Controller
 from fixed_clock import FixedClock
 from live_specs import schedulable
 from node_drafts import node, on_nodes
@@ -128,6 +130,13 @@ ROOM = [
 async def test_pods_without_room_wait(nodes: Sequence[LiveNode], evicted: int, held: int) -> None:
     plan = await preview(fleet(*nodes), capacity=WAIT)
     assert reasons(plan) == [EVICTED] * evicted + [HELD] * held
+
+
+@pytest.mark.parametrize("mode", [WAIT, PROVISION])
+async def test_pods_wait_while_the_nodes_are_not_listed_yet(mode: CapacityMode) -> None:
+    plan = await preview(fleet(), capacity=mode, awaits_nodes=True)
+    assert reasons(plan) == [HELD] * 5
+    assert {each.detail for each in plan.values()} == {"the updater has not listed the nodes yet"}
 
 
 async def test_without_the_check_pods_are_evicted_without_room() -> None:
@@ -291,6 +300,20 @@ STAGES = [
         "; the request by vpa-web-1 was refused: quota of nodes reached",
     ),
     (
+        "not available for the workload",
+        requests(RequestStage.UNAVAILABLE, "it is forbidden"),
+        "no_capacity",
+        None,
+        "; more can't be requested: it is forbidden",
+    ),
+    (
+        "postponed",
+        CapacityRequests(postponed={WEB: "10 requests for other workloads are under way"}),
+        "no_capacity",
+        None,
+        "; 10 requests for other workloads are under way",
+    ),
+    (
         "a request for another workload",
         CapacityRequests(
             by_workload={replace(WEB, name="db"): requests(RequestStage.REFUSED).by_workload[WEB]}
@@ -312,6 +335,27 @@ async def test_pods_wait_for_requested_capacity(
     decision = (await preview(pods, capacity=PROVISION, requests=given))["uid-web-0"]
     assert (decision.action, decision.reason.value, decision.until) == (Action.WAIT, reason, until)
     assert decision.detail == f"{TOO_MUCH}{said}"
+
+
+FALLBACK = [
+    ("wait: it is tried again later", WAIT, RequestStage.UNAVAILABLE, HELD, 2),
+    ("off: an autoscaler acts on Pending pods", OFF, RequestStage.UNAVAILABLE, EVICTED, 0),
+    ("a refusal is no cause", OFF, RequestStage.REFUSED, "wait capacity_refused", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("fallback", "stage", "reason", "demanded"),
+    [pytest.param(*case, id=name) for name, *case in FALLBACK],
+)
+async def test_workloads_for_which_none_is_available_are_handled_as_without_requests(
+    fallback: CapacityMode, stage: RequestStage, reason: str, demanded: int
+) -> None:
+    given, found = fleet(node("a", cpu="20m"), names=NAMES[:2]), requests(stage)
+    plan = await preview(given, capacity=PROVISION, requests=found, fallback=fallback)
+    assert reasons(plan) == [reason] * 2
+    state = await run(given, FakeActuator(), capacity=PROVISION, requests=found, fallback=fallback)
+    assert [each.count for (each,) in state.demands.values()] == [demanded] * bool(demanded)
 
 
 @pytest.mark.parametrize(
@@ -347,6 +391,27 @@ async def test_demands_of_vpas_that_a_pass_did_not_reach_stay() -> None:
     present = Present(fresh=False)
     stale = await run(given, FakeActuator(), state=state, capacity=PROVISION, present=present)
     assert stale.demands == state.demands
+
+
+REFUSALS = [
+    ("a PodDisruptionBudget", TooManyRequestsError("no disruption is allowed"), {WEB}),
+    ("a failure", ServerError("etcd"), set()),
+    ("the pod is gone", NotFoundError("not found"), set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"), [pytest.param(*case, id=name) for name, *case in REFUSALS]
+)
+async def test_workloads_with_refused_evictions_are_remembered_for_a_pass(
+    error: KubeError, refused: set[Controller]
+) -> None:
+    given = fleet(node("a"), names=NAMES[:2])
+    protected = FakeActuator(eviction_errors=dict.fromkeys(NAMES, error))
+    state = await run(given, protected, capacity=PROVISION)
+    assert state.refused_evictions == refused
+    state = await run(given, FakeActuator(), state=state, capacity=PROVISION)
+    assert not state.refused_evictions
 
 
 # Reports

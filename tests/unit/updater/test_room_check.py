@@ -13,6 +13,7 @@ from common.api.scheduling import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     SchedulablePodSpec,
+    Taint,
 )
 from common.runtime.pausing import in_steps
 from common.scheduling.room import Room
@@ -25,6 +26,7 @@ from updater.snapshot.node_rooms import NodeRooms
 
 GIB = 2**30
 NEED = Room(3000, 4 * GIB, 1)
+REPELS = Taint(key="team", effect="NoSchedule")
 
 
 def pod(name: str, on: str, cpu: str, *, daemon: bool = False) -> LivePod:
@@ -110,6 +112,13 @@ SENTENCES = [
         NEED,
         f"{NEEDS} on node a alone, which has cpu 2 and memory 8Gi free",
     ),
+    (
+        "the tainted node of a DaemonSet's pod",
+        [node("a", taints=(REPELS,)), node("b", cpu="9")],
+        DAEMON,
+        NEED,
+        f"{NEEDS}, and its node is not eligible any more",
+    ),
     ("a byte is missing", [node("a", cpu="9", memory="4Gi")], WEB, Room(1, 4 * GIB + 1, 1), LARGER),
 ]
 
@@ -124,6 +133,24 @@ def test_the_numbers_of_a_shortage(
     found = find_room(measured(rooms_of(nodes, [replaced])), replaced, need)
     assert isinstance(found, Shortage)
     assert found.sentence == sentence
+
+
+CLOSED = [
+    ("a cordoned node", DAEMON, node("a", cpu="9", cordoned=True), True),
+    ("a node that isn't Ready", DAEMON, node("a", cpu="9", ready=False), True),
+    ("a taint", DAEMON, node("a", cpu="9", taints=(REPELS,)), False),
+    ("a cordoned node is none for other pods", WEB, node("a", cpu="9", cordoned=True), False),
+]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "own", "found"), [pytest.param(*case, id=name) for name, *case in CLOSED]
+)
+def test_taints_alone_keep_pods_of_daemon_sets_from_their_node(
+    replaced: LivePod, own: LiveNode, *, found: bool
+) -> None:
+    rooms = measured(rooms_of([own], [replaced]))
+    assert (find_room(rooms, replaced, NEED) == "a") is found
 
 
 def test_rooms_are_compared_again_after_they_shrank() -> None:
