@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from certs.settings import DEFAULT_SECRET
 from common.errors import ConfigError
-from common.flags import boolean, flag, namespace, port_number, positive_duration, whole
+from common.flags import boolean, flag, namespace, one_of, port_number, positive_duration, whole
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import CommonSettings, address_flag, debug_flag
@@ -32,7 +32,7 @@ class AdmissionSettings(CommonSettings):
     pod_level_resources: PodLevelMode = flag(
         "--pod-level-resources",
         default=PodLevelMode.KEEP,
-        parse=PodLevelMode.parse,
+        parse=one_of(PodLevelMode),
         group="Pods",
         metavar="MODE",
         help="Choose how spec.resources of a pod is handled: keep fits the containers into it, "

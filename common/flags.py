@@ -6,6 +6,7 @@ underscores count as dashes, Booleans are ``--x``, ``--x=true`` or ``--x=false``
 
 import argparse
 import dataclasses
+import enum
 import functools
 import inspect
 import math
@@ -21,6 +22,7 @@ from common.version import version
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
+Choice = TypeVar("Choice", bound=enum.StrEnum)
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -116,6 +118,17 @@ def _within(value: N, text: str, least: float, most: float) -> N:
         ends = (f"from {show(least)}" * (least > -math.inf), f"to {show(most)}" * (most < math.inf))
         raise ValueError(f"must be {' '.join(filter(None, ends)) or 'finite'}: {text!r}")
     return value
+
+
+def one_of(choices: type[Choice]) -> Callable[[str], Choice]:
+    """Return a parser of the values of an enumeration."""
+
+    def parse(text: str) -> Choice:
+        if text not in list(choices):
+            raise ValueError(f"not one of {', '.join(choices)}: {text!r}")
+        return choices(text)
+
+    return parse
 
 
 def boolean(text: str) -> bool:

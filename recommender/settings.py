@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from common.errors import ConfigError
-from common.flags import boolean, flag, number, positive_duration, whole
+from common.flags import boolean, flag, number, one_of, positive_duration, whole
 from common.quantity import ZERO, Quantity
 from common.resources import CPU, MEMORY
 from common.runtime.settings import (
@@ -80,7 +80,7 @@ class RecommenderSettings(
     cap_to_nodes: CapMode = flag(
         "--cap-to-nodes",
         default=CapMode.AUTO,
-        parse=CapMode.parse,
+        parse=one_of(CapMode),
         group=ROUNDING,
         metavar="MODE",
         help="Lower the targets of a pod so that it fits a node that it may run on. auto: unless an"

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from common.flags import boolean, duration, flag, namespace, number, positive_duration, whole
+from common.flags import (
+    boolean,
+    duration,
+    flag,
+    namespace,
+    number,
+    one_of,
+    positive_duration,
+    whole,
+)
 from common.quantity import ZERO, Quantity, parse_unsigned
 from common.recommendation.pod_level import PodLevelMode
 from common.runtime.settings import (
@@ -48,7 +57,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
     pod_level_resources: PodLevelMode = flag(
         "--pod-level-resources",
         default=PodLevelMode.KEEP,
-        parse=PodLevelMode.parse,
+        parse=one_of(PodLevelMode),
         group="General",
         metavar="MODE",
         help="Choose how spec.resources of a pod is handled: keep fits the containers into it, "
@@ -172,7 +181,7 @@ class UpdaterSettings(CommonSettings, LeaderElectionSettings):
     capacity_check: CapacityMode = flag(
         "--capacity-check",
         default=CapacityMode.AUTO,
-        parse=CapacityMode.parse,
+        parse=one_of(CapacityMode),
         group="Room for replacements",
         metavar="MODE",
         help="Choose what happens before an eviction whose replacement would have no room on any "

@@ -40,18 +40,6 @@ class PodLevelMode(enum.StrEnum):
     KEEP = "keep"  # containers are fitted into ``spec.resources``
     FOLLOW = "follow"  # ``spec.resources`` changes with the containers
 
-    @classmethod
-    def parse(cls, text: str) -> "PodLevelMode":
-        """Return the mode of a flag's value.
-
-        Raises:
-            ValueError: the value is no mode.
-        """
-        for mode in cls:
-            if text == mode:
-                return mode
-        raise ValueError(f"neither {cls.KEEP} nor {cls.FOLLOW}: {text!r}")
-
 
 @dataclass(frozen=True, slots=True)
 class Unfit:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from common.api.autoscaling import UpdateMode
 from common.api.workloads import DaemonSet
+from common.flags import one_of
 from common.identity_cache import IdentityCache
 from common.kube.node_autoscalers import NODE_POOLS
 from common.quantity import QuantityError
@@ -36,6 +37,7 @@ from recommender.sources.target_resolution import LoadedVpa
 logger = logging.getLogger(__name__)
 
 _MIB = 1 << 20
+_parse_mode = one_of(CapMode)
 _DAEMON_SETS = 1 << 12  # whose needs are cached
 _ROOM = (
     "The best node that its pods may run on{about} has room for {cpu} CPU and {memory} memory "
@@ -130,7 +132,7 @@ class NodeLimits:
         if text is None:
             return self._mode
         try:
-            return CapMode.parse(text)
+            return _parse_mode(text)
         except ValueError as error:
             if self._logged.get(key) != text:
                 self._logged[key] = text

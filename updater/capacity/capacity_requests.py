@@ -25,18 +25,6 @@ class CapacityMode(enum.StrEnum):
         """Return whether capacity is requested where the cluster serves an API for that."""
         return self in (CapacityMode.AUTO, CapacityMode.PROVISION)
 
-    @classmethod
-    def parse(cls, text: str) -> "CapacityMode":
-        """Return the mode of a flag's value.
-
-        Raises:
-            ValueError: the value is no mode.
-        """
-        for mode in cls:
-            if text == mode:
-                return mode
-        raise ValueError(f"not one of {', '.join(cls)}: {text!r}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityDemand:

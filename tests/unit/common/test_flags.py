@@ -1,5 +1,6 @@
 """Command lines, parsed as the reference parses them."""
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ from common.flags import (
     flag,
     groups,
     names,
+    one_of,
     port_number,
     read_flags,
     show,
@@ -287,6 +289,22 @@ def test_invalid_durations(text: str) -> None:
 )
 def test_show(value: object, want: str) -> None:
     assert show(value) == want
+
+
+class Speed(enum.StrEnum):
+    SLOW = "slow"
+    FAST = "fast"
+
+
+@pytest.mark.parametrize("speed", Speed)
+def test_a_choice(speed: Speed) -> None:
+    assert one_of(Speed)(speed.value) is speed
+
+
+@pytest.mark.parametrize("text", ["", "Slow", "SLOW", "slow ", "both"])
+def test_invalid_choices(text: str) -> None:
+    with pytest.raises(ValueError, match=f"not one of slow, fast: '{text}'"):
+        one_of(Speed)(text)
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "true", "TRUE", "True"])

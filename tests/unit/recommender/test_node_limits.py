@@ -167,7 +167,10 @@ def test_an_invalid_annotation_is_ignored_and_logged_once(caplog: pytest.LogCapt
             assert rooms(cluster.limit(loaded(annotation="yes"))) == [(4, True)]
         cluster.limit(loaded(annotation="no"))
     errors = [record.__dict__["error"] for record in caplog.records]
-    assert errors == ["none of auto, always, never: 'yes'", "none of auto, always, never: 'no'"]
+    assert errors == [
+        "not one of auto, always, never: 'yes'",
+        "not one of auto, always, never: 'no'",
+    ]
 
 
 def test_a_limit_is_the_same_object_until_it_changes() -> None:

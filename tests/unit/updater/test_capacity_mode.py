@@ -86,14 +86,3 @@ def test_the_cause_names_what_prevents_requests() -> None:
         "cluster autoscaler adds nodes for Pending pods; capacity can't be requested: "
         "CapacityBuffers are forbidden"
     )
-
-
-@pytest.mark.parametrize("text", ["", "Auto", "on", "wait "])
-def test_other_texts_are_no_mode(text: str) -> None:
-    with pytest.raises(ValueError, match="not one of auto, provision, wait, off"):
-        CapacityMode.parse(text)
-
-
-@pytest.mark.parametrize("mode", CapacityMode)
-def test_a_mode_is_parsed(mode: CapacityMode) -> None:
-    assert CapacityMode.parse(mode.value) is mode

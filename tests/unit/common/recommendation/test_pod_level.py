@@ -594,17 +594,6 @@ def test_a_pod_without_pod_level_resources_has_no_bounds() -> None:
     assert pod_level_bounds(empty, PodLevelMode.KEEP, ()) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "want"), [("keep", PodLevelMode.KEEP), ("follow", PodLevelMode.FOLLOW), ("Keep", None)]
-)
-def test_the_flag(text: str, want: PodLevelMode | None) -> None:
-    if want is not None:
-        assert PodLevelMode.parse(text) is want
-        return
-    with pytest.raises(ValueError, match="neither keep nor follow: 'Keep'"):
-        PodLevelMode.parse(text)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Boost:
     """One container of 200m with a boost of factor 4, for which 300m are recommended."""
