@@ -211,7 +211,7 @@ OF_DAEMON_SET = terms(
     {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
 )
 
-TEMPLATES = [
+ORIGINS = [
     ("no rules at all", ANYWHERE, ANYWHERE, True),
     ("admission added a selector and a toleration", ADDED, selecting(size="large"), True),
     ("admission added a toleration", ADDED, TOLERANT, True),
@@ -228,7 +228,7 @@ TEMPLATES = [
 
 
 @pytest.mark.parametrize(
-    ("pod", "template", "may"), [pytest.param(*case, id=name) for name, *case in TEMPLATES]
+    ("pod", "template", "may"), [pytest.param(*case, id=name) for name, *case in ORIGINS]
 )
 def test_pods_that_may_come_from_a_template(
     pod: SchedulingRules, template: SchedulingRules, *, may: bool
