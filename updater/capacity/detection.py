@@ -19,7 +19,6 @@ from updater.capacity.request_apis import RESOURCES, discover
 
 logger = logging.getLogger(__name__)
 
-
 REFRESH = timedelta(minutes=5)
 LONGEST_WAIT = timedelta(minutes=5)
 """For a first answer of the API server; also how long nodes count that can't be read any more."""

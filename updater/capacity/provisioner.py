@@ -43,8 +43,6 @@ _LONGEST_BETWEEN = 10.0  # seconds for all calls of one check between passes
 _PAUSE = 10.0  # seconds after a failed call between passes
 _LONGEST_OUTAGE = timedelta(minutes=5)
 _NOT_SERVED = "neither CapacityBuffer nor ProvisioningRequest is served"
-
-
 _NO_PODS: Mapping[Controller, Collection[str]] = {}
 
 
