@@ -198,8 +198,8 @@ class Decision:
 
     @property
     def is_refused_eviction(self) -> bool:
-        """Return whether an eviction, or the replacement that it needs, is refused for now."""
-        return self.is_preflight or self.reason is Reason.EVICTION_REFUSED
+        """Return whether an eviction, or the dry run before it, was refused or failed."""
+        return self.reason in (Reason.EVICTION_REFUSED, Reason.EVICTION_FAILED)
 
     @property
     def is_about_room(self) -> bool:

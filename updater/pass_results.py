@@ -69,9 +69,9 @@ class PassResults:
         """
         pod, decision, memory = outcome.pod, outcome.decision, outcome.memory
         self.figures.candidates[decision] += 1
-        if decision.is_refused_eviction:
-            workload = scaled.workload_of(pod)
-            self._refused_evictions.update(() if workload is None else (workload,))
+        controller = scaled.controllers.get(pod.metadata.uid)
+        if controller is not None and self._is_refused(decision, controller):
+            self._refused_evictions.add(scaled.workload(controller))
         if memory.blocked is not None:
             vpa = outcome.subject.vpa.metadata
             self.figures.blocked[memory.blocked.reason.value, vpa.name, vpa.namespace] += 1
@@ -107,6 +107,7 @@ class PassResults:
         self._memory_floors[scaled.vpa.metadata.uid] = assessment.memory_floors
         self._tried.update(progress.dry_runs)
         self._refusals.update(progress.refusals)
+        self._refused_evictions.update(scaled.workload(each) for each in progress.refusals)
         self._reservations.update(progress.reservations)
 
     def state(self, *, complete: bool) -> UpdaterState:
@@ -135,6 +136,14 @@ class PassResults:
             watched=self._watched if complete else {**before.watched, **self._watched},
             dry_runs={each: found for each, found in refusals.items() if each in present},
         )
+
+    def _is_refused(self, decision: Decision, controller: Controller) -> bool:
+        """Return whether an eviction with room was refused, now or by an earlier dry run.
+
+        A preflight decides before any room is looked for, so its refusal is none.
+        """
+        remembered = decision.is_preflight and controller in self._context.before.dry_runs
+        return remembered or decision.is_refused_eviction
 
     def _earlier_demands(self) -> dict[str, tuple[CapacityDemand, ...]]:
         """Return the demands of VPAs that an incomplete pass didn't reach."""

@@ -192,7 +192,7 @@ class Updater:
         return PassDemands(
             demands=tuple(chain.from_iterable(state.demands.values())),
             evicted=evicted,
-            refused=state.refused_evictions - evicted,
+            refused=state.refused_evictions,
             complete=complete,
         )
 

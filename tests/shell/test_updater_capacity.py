@@ -245,6 +245,11 @@ def test_a_budget_that_allows_no_eviction_gets_one_node_and_then_a_pause() -> No
         await updater.run_once()
         assert await buffers(sandbox) == 1
         async with new_node(sandbox):
+            for _ in range(9):
+                await asyncio.sleep(60)
+                await updater.run_once()
+                assert await buffers(sandbox) == 1
+            await asyncio.sleep(60)
             await updater.run_once()
         assert set(sandbox.calls("eviction")) == {429}
         for node in (await sandbox.admin.list(NODES)).items:

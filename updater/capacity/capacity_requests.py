@@ -47,7 +47,7 @@ class PassDemands:
     demands: Sequence[CapacityDemand] = ()
     # Workloads of which the pass evicted pods for whose replacements there was room.
     evicted: Collection[Controller] = ()
-    # Other workloads of which an eviction, or its dry run, was refused although there was room.
+    # Workloads of which an eviction, or its dry run, was refused although there was room.
     refused: Collection[Controller] = ()
     complete: bool = True  # the pass reached all VPAs
 

@@ -2,9 +2,10 @@
 
 A request ends when its workload has no demand any more and the replacements of its evicted pods
 have their places; a minute after the demand at the latest. After a refusal or a time-out it is
-deleted, and the next try follows after a pause that doubles. An eviction that is refused although
-there is room, as a rule by a PodDisruptionBudget, counts as a refusal: otherwise nodes would be
-added and removed as long as the evictions are refused.
+deleted, and the next try follows after a pause that doubles. While evictions are refused although
+there is room, as a rule by a PodDisruptionBudget, a request stays until the time-out after the last
+eviction: a rollout goes on in the room, and a budget that never allows an eviction gets its nodes
+less and less often.
 """
 
 import enum
@@ -148,7 +149,7 @@ def plan_provisioning(
         objects=objects,
         kind=kind,
         missing=missing,
-        state=before,
+        state=_without_pauses(before, asked.evicted),
         limits=limits,
         now=now,
     )
@@ -208,6 +209,16 @@ def settle(
     return ProvisioningPlan(
         deletions=tuple(deletions), resizes=tuple(resizes), kept=tuple(kept), state=state
     )
+
+
+def _without_pauses(state: ProvisioningState, evicted: Collection[Controller]) -> ProvisioningState:
+    """Return the state after evictions with room: the next pause of the workloads is short."""
+    pauses = {
+        workload: pause
+        for workload, pause in state.pauses.items()
+        if workload not in evicted or pause.stage is RequestStage.UNAVAILABLE
+    }
+    return replace(state, pauses=pauses)
 
 
 def paused(
@@ -278,16 +289,24 @@ class _Planner:
             self.deletions.append(self.present.pop(workload))
 
     def end(self, workload: Controller) -> None:
-        """Delete an object without demand once the evicted pods have their replacements."""
+        """Delete an object without demand once the evicted pods have their replacements.
+
+        While evictions are refused although there is room it stays, as with demand.
+        """
         found = self.present[workload]
+        since = self.since[workload] = self._since(workload, found.since)
+        if workload in self.asked.refused:
+            if self._is_over(since):
+                self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
+            else:
+                self.kept.append(found)
+            return
         ended = self.state.ended.get(workload, self.now)
         left = min(found.count, self.missing.get(workload, 0))
         waits = timedelta() <= self.now - ended < self.limits.placement
         if left > 0 and waits:
             self.ended[workload] = ended
             self._keep(found, left)
-        elif workload in self.asked.refused:
-            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
         else:
             self.deletions.append(found)
 
@@ -298,8 +317,6 @@ class _Planner:
         since = self._since(workload, found.since)
         if found.refusal:
             self._give_up(found, RequestStage.REFUSED, found.refusal)
-        elif workload in self.asked.refused and not self.missing.get(workload):
-            self._give_up(found, RequestStage.REFUSED, _NOT_EVICTED)
         elif self._is_over(since):
             self._give_up(found, RequestStage.TIMED_OUT, "")
         elif self._is_outdated(found, demand):
@@ -382,6 +399,7 @@ class _Planner:
 
     def _give_up(self, found: CapacityObject, stage: RequestStage, message: str) -> None:
         self.deletions.append(found)
+        self.since.pop(found.workload, None)
         self._pause(found.workload, stage, message)
 
     def _pause(self, workload: Controller, stage: RequestStage, message: str) -> None:

@@ -224,11 +224,13 @@ async def test_after_a_refusal_no_pod_is_evicted(answer: Callable[[], Pod], reas
         assert decision is not None
         assert decision.reason is reason
         assert decision.until == NOW + OPEN.interval
+    assert state.refused_evictions == {WEB}
     second = FakeActuator()
     state = await run(replacements, second, state=state, minutes=0.9)
     assert len(replacements.asked) == 1, "repeated only after a delay"
     assert not second.evicted
     assert not second.refused, "an Event once per change"
+    assert state.refused_evictions == {WEB}, "as long as the refusal stands"
     planned = await preview(snapshot(UpdateMode.RECREATE), state)
     assert {each.reason for each in planned.values()} == {reason}
     assert len(replacements.asked) == 1, "a plan sends no dry run"

@@ -189,13 +189,7 @@ CASES = [
         deleted=True,
         stage=RequestStage.REFUSED,
     ),
-    Case(
-        id="an eviction was refused although there was room",
-        refused=True,
-        deleted=True,
-        stage=RequestStage.REFUSED,
-    ),
-    Case(id="an eviction was refused before a replacement has its place", refused=True, missing=1),
+    Case(id="an eviction was refused although there was room", refused=True),
     Case(id="an eviction was refused without a request", refused=True, object=None, created=2),
     Case(
         id="during a pause",
@@ -217,15 +211,37 @@ CASES = [
         postponed="the former request is being deleted",
     ),
     replace(GONE, id="without demand and with all replicas in place", deleted=True),
+    replace(GONE, id="evictions were refused", refused=True),
+    replace(GONE, id="one eviction was refused beside another", refused=True, missing=1),
     replace(
         GONE,
-        id="evictions were refused",
+        id="evictions were refused, just before the time-out",
         refused=True,
+        object=found(since=NOW - 9.99 * MINUTE),
+    ),
+    replace(
+        GONE,
+        id="evictions were refused, at the time-out",
+        refused=True,
+        object=found(since=NOW - 10 * MINUTE),
         deleted=True,
         stage=RequestStage.REFUSED,
     ),
+    replace(
+        GONE,
+        id="evictions were refused, just before the time-out of the last with room",
+        refused=True,
+        object=found(since=NOW - 15 * MINUTE),
+        before=ProvisioningState(since={WEB: NOW - 9.99 * MINUTE}),
+    ),
+    replace(
+        GONE,
+        id="an eviction with room renews the time-out of refused ones",
+        refused=True,
+        evicted=True,
+        object=found(since=NOW - 10 * MINUTE),
+    ),
     replace(GONE, id="the replacements have no place yet", missing=2),
-    replace(GONE, id="evictions were refused, and replacements lack", refused=True, missing=2),
     replace(GONE, id="one replacement has no place yet", missing=1, resized=1),
     replace(GONE, id="other replicas are missing, too", missing=7),
     replace(
@@ -326,15 +342,53 @@ def test_evictions_that_are_refused_with_room_pause_the_requests_for_longer_each
     state, now, requested_at = ProvisioningState(), NOW, []
     while now < NOW + timedelta(hours=24):
         result = plan([demand()], [], before=state, now=now)
-        if result.creations:
+        for creation in result.creations:
             requested_at.append(now)
-            now += MINUTE  # a node is added, and the evictions are refused
-            state = plan([], [found(since=now)], before=result.state, refused=[WEB], now=now).state
-        else:
-            state = result.state
+            objects = (found(since=creation.since),)
+            while objects:  # a node is added, and the evictions are refused
+                now += MINUTE
+                result = plan([], [*objects], before=result.state, refused=[WEB], now=now)
+                objects = result.kept
+        state = result.state
         now += MINUTE
     pauses = [(b - a) / MINUTE for a, b in pairwise(requested_at)]
-    assert pauses == [16, 31, 61, 121, *[241] * 5]
+    assert pauses == [25, 40, 70, 130, *[250] * 4]
+
+
+def test_a_rollout_goes_on_in_its_room_while_single_evictions_are_refused() -> None:
+    """A PodDisruptionBudget that allows an eviction every nine minutes."""
+    state, objects, kept = pause(NOW - MINUTE), [found(count=3)], []
+    for minute in range(27):
+        evicted = minute % 9 == 0
+        now = NOW + minute * MINUTE
+        result = plan(
+            [], objects, before=state, refused=[WEB], evicted=[WEB] if evicted else [], now=now
+        )
+        settled = settle(
+            result.kept,
+            placed={WEB: int(evicted)},
+            missing={},
+            state=result.state,
+            limits=LIMITS,
+            now=now,
+        )
+        state, objects = settled.state, list(settled.kept)
+        kept.append(sum(each.count for each in objects))
+    assert kept == [2] * 9 + [1] * 9 + [0] * 9
+    assert not state.pauses
+
+
+def test_evictions_with_room_end_the_pauses_of_a_workload() -> None:
+    evicted = plan([demand()], [], before=pause(NOW + MINUTE), evicted=[WEB])
+    assert (evicted.state.pauses, len(evicted.creations)) == ({}, 1)
+
+
+def test_evictions_do_not_end_the_pause_of_a_workload_without_requests() -> None:
+    unavailable = Pause(
+        stage=RequestStage.UNAVAILABLE, until=NOW + MINUTE, length=15 * MINUTE, message="forbidden"
+    )
+    before = ProvisioningState(pauses={WEB: unavailable})
+    assert plan([], [], before=before, evicted=[WEB]).state.pauses == before.pauses
 
 
 def test_a_pause_outlasts_its_end_while_evictions_are_refused() -> None:

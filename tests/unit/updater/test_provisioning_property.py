@@ -1,6 +1,6 @@
 """Random passes, refusals and restarts: requests are bounded in number, size and time."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -52,12 +52,14 @@ class Requests(RuleBasedStateMachine):
     @rule(
         demands=DEMANDS,
         missing=st.dictionaries(st.sampled_from(WORKLOADS), st.integers(1, 3)),
+        refused=st.sets(st.sampled_from(WORKLOADS), max_size=2),
         minutes=st.sampled_from((0.1, 1, 3)),
     )
     def run_a_pass(
         self,
         demands: Mapping[Controller, tuple[int, int]],
         missing: dict[Controller, int],
+        refused: Collection[Controller],
         minutes: float,
     ) -> None:
         self.missing = missing
@@ -74,7 +76,7 @@ class Requests(RuleBasedStateMachine):
             for workload, (cpu, count) in demands.items()
         ]
         plan = plan_provisioning(
-            PassDemands(demands=wanted),
+            PassDemands(demands=wanted, refused=refused),
             list(self.objects.values()),
             kind=self.kind,
             missing=missing,
@@ -85,7 +87,7 @@ class Requests(RuleBasedStateMachine):
         self.carry_out(plan)
         self.placed = {}
         self.ended = {each: self.ended.get(each, self.now) for each in WORKLOADS}
-        for workload in demands:
+        for workload in demands.keys() | refused:
             del self.ended[workload]
         for workload in WORKLOADS:
             request = plan.requests.get(workload)
@@ -101,8 +103,16 @@ class Requests(RuleBasedStateMachine):
     def repeat_a_pass(self, demands: Mapping[Controller, tuple[int, int]]) -> None:
         """Run passes that find the same demands for longer than the time-out."""
         for _ in range(14):
-            self.run_a_pass(demands, {}, 1)
+            self.run_a_pass(demands, {}, (), 1)
             self.every_wait_ends()
+
+    @rule()
+    def refuse_evictions(self) -> None:
+        """Run passes that find room for longer than the time-out, and evict nothing."""
+        for _ in range(14):
+            self.run_a_pass({}, {}, WORKLOADS, 1)
+            self.every_wait_ends()
+        assert not self.objects
 
     @rule(workload=st.sampled_from(WORKLOADS), count=st.integers(1, 3))
     def place_pods(self, workload: Controller, count: int) -> None:

@@ -14,6 +14,8 @@ from common.api.core import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
+    LimitRangeItem,
+    LimitRangeSpec,
     Pod,
     PodCondition,
 )
@@ -395,7 +397,7 @@ async def test_demands_of_vpas_that_a_pass_did_not_reach_stay() -> None:
 
 REFUSALS = [
     ("a PodDisruptionBudget", TooManyRequestsError("no disruption is allowed"), {WEB}),
-    ("a failure", ServerError("etcd"), set()),
+    ("a failure, as with two PodDisruptionBudgets", ServerError("more than one"), {WEB}),
     ("the pod is gone", NotFoundError("not found"), set()),
 ]
 
@@ -411,6 +413,17 @@ async def test_workloads_with_refused_evictions_are_remembered_for_a_pass(
     state = await run(given, protected, capacity=PROVISION)
     assert state.refused_evictions == refused
     state = await run(given, FakeActuator(), state=state, capacity=PROVISION)
+    assert not state.refused_evictions
+
+
+async def test_a_refusal_before_any_room_is_looked_for_is_not_one_with_room() -> None:
+    given = fleet(node("a"), names=NAMES[:2])
+    (scaled,) = given.autoscaled
+    narrow = LimitRangeSpec(limits=(LimitRangeItem(type="Container", max={"cpu": "20m"}),))
+    given = replace(given, autoscaled=(replace(scaled, limit_ranges=(narrow,)),))
+    state = await run(given, FakeActuator(), capacity=PROVISION)
+    decisions = [state.of(f"uid-{name}").decision for name in NAMES[:2]]
+    assert decisions == [Decision(Action.WAIT, Reason.REPLACEMENT_WOULD_BE_REFUSED)] * 2
     assert not state.refused_evictions
 
 
