@@ -33,6 +33,7 @@ from updater.plan.finished_resizes import last_resize
 from updater.plan.memory_steps import MemorySteps
 from updater.plan.pod_outcome import PodOutcome, Subject
 from updater.plan.pod_readiness import is_becoming_ready
+from updater.resize.failed_decrease import failed_decreases
 from updater.resize.memory_decrease import (
     MemoryFloor,
     floors_after,
@@ -259,6 +260,7 @@ class _Judged:
             thresholds=context.rules.thresholds,
             features=context.rules.features,
             pending=in_place and resize_status(pod) in PENDING,
+            lowering={each.container for each in failed_decreases(pod)} if in_place else (),
             unfinished=memory.unfinished(held) if in_place else frozenset(),
             held=held,
             now=context.now,
@@ -308,7 +310,12 @@ class _Judged:
                 continue
             with self._context.errors.around("plan", "Pod", *_named(pod)):
                 judged, plan = each, planner.plan(candidate)
-                if isinstance(plan, ResizePlan) and plan.memory_decreases:
+                failed = failed_decreases(pod)
+                if failed:
+                    memory = replace(each.memory, lowers_limit=True)
+                    judged = replace(each, memory=memory)
+                    plan = steps.way_back(pod, failed) or plan
+                elif isinstance(plan, ResizePlan) and plan.memory_decreases:
                     memory = replace(each.memory, lowers_limit=True)
                     candidate, plan = steps.plan(
                         candidate,

@@ -73,6 +73,7 @@ def judge_pod(
     thresholds: Thresholds,
     features: FeatureGates,
     pending: bool = False,
+    lowering: Collection[str] = (),
     unfinished: frozenset[str] = frozenset(),
     held: Collection[str] = (),
     now: datetime,
@@ -83,7 +84,8 @@ def judge_pod(
     OOM kills (D18, D28), unless it is unfinished; otherwise an eviction instead of it could be
     delayed by the minimum lifetime. A quick OOM kill counts if the killed container gets more
     memory (D35). ``pending``: the pod has a pending resize that may be replaced; with one of a
-    recommended container it is a candidate even if it needs no update (X100). ``unfinished`` are
+    recommended container it is a candidate even if it needs no update (X100), and so it is with a
+    failed decrease of the memory limit of a container in ``lowering`` (X139). ``unfinished`` are
     containers that got a step of a resize: they need the rest although the pod is young (X138,
     X139). ``held`` are containers whose memory stays for now; it counts as no difference.
 
@@ -127,7 +129,8 @@ def judge_pod(
     if why not in WANTS_UPDATE:
         until = ending(started_at, thresholds.min_lifetime) if why is Reason.TOO_YOUNG else None
         left = leave(why, until=until)
-        if not pending or not pending_of(pod, measured.processed.containers):
+        names = measured.processed.containers
+        if names.keys().isdisjoint(lowering) and not (pending and pending_of(pod, names)):
             return left
     return Candidate(
         pod=pod,

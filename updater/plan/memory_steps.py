@@ -9,6 +9,8 @@ from updater.decision import Decision, Reason
 from updater.pass_context import PassContext
 from updater.plan.candidate import Candidate
 from updater.plan.candidate_resize import plan_candidate
+from updater.resize.failed_decrease import plan_way_back
+from updater.resize.limit_decrease import LimitDecrease
 from updater.resize.memory_decrease import (
     MemoryDecreaseRules,
     MemoryFloor,
@@ -20,6 +22,7 @@ from updater.resize.memory_decrease import (
 from updater.resize.pending_resize import is_pending
 from updater.resize.resize_plan import ResizePlan
 from updater.snapshot.cluster_snapshot import AutoscaledPods
+from updater.snapshot.live_pod import LivePod
 from updater.vpa_preflight import Preflight
 
 Judge: TypeAlias = Callable[[Collection[str]], Candidate | Decision]
@@ -104,6 +107,24 @@ class MemorySteps:
         if plan == held:
             plan = held  # with the pod's own numbers
         return judged, plan
+
+    def way_back(self, pod: LivePod, decreases: Sequence[LimitDecrease]) -> ResizePlan | None:
+        """Return the resize that takes failed decreases back; None: usage allows them all."""
+        use = self._context.memory_use.get(pod.metadata.uid, {})
+        rules = replace(self._context.rules.memory_decrease, largest_step=1)
+        back = [
+            each
+            for each in decreases
+            if memory_step(
+                each,
+                use=use.get(each.container),
+                floor=self._floors.get(each.container),
+                last=None,
+                rules=rules,
+                now=self._context.now,
+            ).held
+        ]
+        return plan_way_back(pod, back) if back else None
 
     def _is_refused(self, candidate: Candidate, plan: ResizePlan | Decision) -> bool:
         """Return whether a LimitRange refuses the plan, which has a step before the last one."""

@@ -41,6 +41,7 @@ _WAITING = (
     ResizeStatus.ERROR,
     ResizeStatus.UNKNOWN,
 )
+_RETRIED = (ResizeStatus.DEFERRED, ResizeStatus.ERROR)  # by the kubelet
 
 _REFUSED = (
     Reason.QOS_WOULD_CHANGE,
@@ -266,7 +267,7 @@ class ResizeChoice:
         closed = why_closed(self._pod, self._group)
         if closed is not None:
             return ChosenResize(wait(closed), remembered)
-        in_place_first = self._status is ResizeStatus.DEFERRED or self._mode is UpdateMode.IN_PLACE
+        in_place_first = self._status in _RETRIED or self._mode is UpdateMode.IN_PLACE
         if left is None and not in_place_first:
             return None  # an eviction goes first
         if left is None and self._evicts_next:

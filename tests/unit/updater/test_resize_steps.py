@@ -58,6 +58,10 @@ DEFERRED = PodCondition(
     type="PodResizePending", status="True", reason="Deferred", last_transition_time=NOW
 )
 
+FAILED = PodCondition(
+    type="PodResizeInProgress", status="True", reason="Error", last_transition_time=NOW
+)
+
 
 def live_pod(
     name: str,
@@ -111,7 +115,8 @@ def live_pod(
 class OneNode:
     """Pods of a VPA on one node, beside a pod without a VPA, and an updater.
 
-    The kubelet grants a resize if the pod fits beside the others, and defers it otherwise.
+    The kubelet grants a resize if the pod fits beside the others, and defers it otherwise. It
+    reports an error while a new memory limit is below the usage that follows the first resize.
     """
 
     mode: UpdateMode
@@ -126,6 +131,7 @@ class OneNode:
     default_memory: str = ""  # limit of the namespace's LimitRange
     rules: Rules = RULES
     use: dict[str, int] = field(default_factory=dict)  # bytes, by pod
+    grows: dict[str, int] = field(default_factory=dict)  # usage after the first resize
     passes: int = 0
     state: UpdaterState = field(default_factory=UpdaterState)
     sent: list[tuple[str, ...]] = field(default_factory=list)
@@ -221,10 +227,23 @@ class OneNode:
         self.pods[name] = msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
     def _settle(self) -> None:
+        if self.sent:
+            self.use |= self.grows
         for name, pod in self.pods.items():
             statuses = pod.status.container_statuses
             asks = [each.resources or ResourceRequirements() for each in pod.spec.containers]
-            if self._fits(name, [each.requests or {} for each in asks]):
+            limit = (asks[0].limits or {}).get("memory")
+            if self.grows and limit and Quantity.parse(limit).value < self.use[name]:
+                (status,) = statuses or ()
+                assert status.resources is not None
+                granted = msgspec.structs.replace(status.resources, requests=asks[0].requests)
+                statuses = (
+                    msgspec.structs.replace(
+                        status, resources=granted, allocated_resources=asks[0].requests
+                    ),
+                )
+                conditions = (FAILED,)
+            elif self._fits(name, [each.requests or {} for each in asks]):
                 statuses = tuple(
                     msgspec.structs.replace(
                         status, resources=each, allocated_resources=each.requests
@@ -586,6 +605,66 @@ def lowering(mode: UpdateMode = IN_PLACE, *, cpu: str = "100m", used: int | None
         {"cpu": "4", "memory": "8Gi"},
         use={} if used is None else {"web-0": used * MIB},
     )
+
+
+FAILED_STEPS = [
+    ("the last step, of a request that equals its limit", "1Gi", "768Mi", "1Gi"),
+    ("the first of some steps", "1Gi", "256Mi", "1Gi"),
+    ("a request below its limit stays", "512Mi", "384Mi", "384Mi"),
+]
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+@pytest.mark.parametrize(
+    ("request_before", "target", "request_after"),
+    [pytest.param(*case, id=name) for name, *case in FAILED_STEPS],
+)
+async def test_a_decrease_in_error_is_taken_back_when_usage_grows(
+    mode: UpdateMode, request_before: str, target: str, request_after: str
+) -> None:
+    cluster = lowering(mode)
+    asks = {"cpu": "100m", "memory": request_before}
+    limits = {"memory": "1Gi"}
+    cluster.pods["web-0"] = live_pod("web-0", asks=asks, limits=(limits, limits))
+    cluster.target, cluster.grows = {"cpu": "100m", "memory": target}, {"web-0": 900 * MIB}
+    assert await cluster.run() == resize(Reason.OUTSIDE_RANGE)
+    assert await cluster.run() == resize(Reason.RESIZE_WITHDRAWN)
+    await cluster.run(10)
+    assert cluster.sent == [("web-0", "memory 768Mi"), ("web-0", "memory 1Gi")]
+    resources = cluster.pods["web-0"].spec.containers[0].resources
+    assert resources is not None
+    assert (resources.requests or {})["memory"] == request_after
+
+
+@pytest.mark.parametrize("mode", [IN_PLACE, OR_RECREATE])
+async def test_a_decrease_in_error_is_taken_back_before_another_change(mode: UpdateMode) -> None:
+    cluster = lowering(mode)
+    cluster.grows = {"web-0": 900 * MIB}
+    await cluster.run()
+    cluster.target = {"cpu": "300m", "memory": "256Mi"}
+    assert await cluster.run() == resize(Reason.RESIZE_WITHDRAWN)
+    await cluster.run(10)
+    assert cluster.sent == [("web-0", "memory 768Mi"), *[("web-0", "memory 1Gi")] * 2]
+    resources = cluster.pods["web-0"].spec.containers[0].resources
+    assert resources is not None
+    assert resources.requests == {"cpu": "300m", "memory": "1Gi"}
+
+
+async def test_a_decrease_in_error_stays_while_usage_allows_it() -> None:
+    """The kubelet retries by itself; 10 percent above 698 MiB are less than 768 MiB."""
+    sent = []
+    for used in (698, 699):
+        cluster = lowering()
+        cluster.grows = {"web-0": 900 * MIB}
+        await cluster.run()
+        assert cluster.pods["web-0"].status.conditions == (FAILED,)
+        cluster.grows, cluster.use = {}, {"web-0": used * MIB}
+        await cluster.run()
+        sent.append(cluster.sent)
+    assert sent == [
+        [("web-0", "memory 768Mi")],
+        [("web-0", "memory 768Mi"), ("web-0", "memory 1Gi")],
+    ]
 
 
 async def test_a_large_decrease_goes_in_steps_with_pauses() -> None:
