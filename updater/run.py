@@ -158,7 +158,7 @@ class Updater:
         with timed("EvictPods"):
             self._remember(await current.run(first=self.passes))
         if self._provisioner is not None:
-            complete = not current.executor.over
+            complete = capacity.knows_demands and not current.executor.over
             wanted = self._demands(context.now, complete=complete)
             self._requests = await self._provisioner.reconcile(wanted, now=self._clock.now())
         self._metrics.last_success.set(self._clock.now().timestamp())

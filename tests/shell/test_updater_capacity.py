@@ -231,6 +231,29 @@ def test_a_pass_that_ends_early_does_not_know_all_demands() -> None:
     in_updater_sandbox(test)
 
 
+def test_a_new_process_keeps_requests_until_it_knows_what_is_served() -> None:
+    async def test(sandbox: UpdaterSandbox) -> None:
+        async def uids() -> list[str]:
+            return [each["metadata"]["uid"] for each in (await sandbox.admin.list(BUFFERS)).items]
+
+        async def run_a_new_process() -> None:
+            provisioner = provisioner_of(sandbox.client, sandbox.caches, sandbox.clock)
+            updater = sandbox.updater(capacity=CapacityMode.AUTO, provisioner=provisioner)
+            for _ in range(2):
+                await updater.run_once()
+                await asyncio.sleep(60)
+
+        await serve_buffers(sandbox)
+        await crowded(sandbox)
+        await run_a_new_process()
+        before = await uids()
+        refuse(sandbox, "configmaps", seconds=150)  # until the second pass of the next process
+        await run_a_new_process()
+        assert await uids() == before != []
+
+    in_updater_sandbox(test)
+
+
 def test_a_budget_that_allows_no_eviction_gets_one_node_and_then_a_pause() -> None:
     """An autoscaler adds a node for a buffer, and removes it when the buffer is gone."""
 

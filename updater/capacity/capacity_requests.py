@@ -49,7 +49,7 @@ class PassDemands:
     evicted: Collection[Controller] = ()
     # Workloads of which an eviction, or its dry run, was refused although there was room.
     refused: Collection[Controller] = ()
-    complete: bool = True  # the pass reached all VPAs
+    complete: bool = True  # the pass reached all VPAs, and knew nodes and APIs
 
 
 class RequestStage(enum.StrEnum):

@@ -42,8 +42,14 @@ class EffectiveMode:
     mode: CapacityMode
     cause: str
     awaits_nodes: bool = False  # they aren't listed yet, so evictions that need room wait
+    awaits_answer: bool = False  # of the API server, what it serves
     # Of workloads for which no capacity can be requested.
     fallback: CapacityMode = field(default=CapacityMode.WAIT, compare=False)
+
+    @property
+    def knows_demands(self) -> bool:
+        """Return whether a pass of this mode finds all demands for capacity."""
+        return not self.awaits_nodes and not self.awaits_answer
 
 
 class NodeView(enum.Enum):
@@ -85,7 +91,8 @@ def effective_mode(
     if wanted is CapacityMode.WAIT:
         return EffectiveMode(CapacityMode.WAIT, "configured")
     if detected is None:
-        return EffectiveMode(CapacityMode.WAIT, "the API server fails to answer what it serves")
+        cause = "the API server fails to answer what it serves"
+        return EffectiveMode(CapacityMode.WAIT, cause, awaits_answer=True)
     without = _without_requests(detected, view)
     if detected.requests and view.requests == "":
         served = " and ".join(detected.requests)

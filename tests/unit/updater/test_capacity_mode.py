@@ -62,6 +62,24 @@ def test_the_mode_of_passes(
     assert found.awaits_nodes is (view is AWAITED_NODES and wanted is not OFF)
 
 
+KNOWN = [
+    ("what is served is known", AUTO, BUFFERS, USABLE, True),
+    ("without an answer yet", AUTO, None, USABLE, False),
+    ("no answer is needed", WAIT, None, USABLE, True),
+    ("nodes aren't listed yet", AUTO, BUFFERS, AWAITED_NODES, False),
+    ("nodes are unreadable", AUTO, BUFFERS, UNREADABLE_NODES, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "detected", "view", "known"), [pytest.param(*case, id=name) for name, *case in KNOWN]
+)
+def test_passes_that_find_all_demands(
+    wanted: CapacityMode, detected: Detected | None, view: CapacityView, *, known: bool
+) -> None:
+    assert effective_mode(wanted, detected, view).knows_demands is known
+
+
 FALLBACKS = [
     ("beside an autoscaler", BOTH, OFF),
     ("beside what can't be read", replace(BUFFERS, unreadable="a ConfigMap"), OFF),
