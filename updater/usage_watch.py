@@ -30,7 +30,7 @@ Usage: TypeAlias = Mapping[str, Mapping[str, MemoryUse]]
 
 @dataclass(slots=True)
 class _Samples:
-    """The samples of one container within the window, oldest first."""
+    """The samples of one container that cover the window, oldest first."""
 
     found: deque[tuple[datetime, int]] = field(default_factory=deque)
 
@@ -133,15 +133,19 @@ class UsageWatch:
         self._log(errors, read)
 
     def _follow(self, uids: Collection[str]) -> None:
-        """Start to watch new pods, forget those that aren't among them, and drop old samples."""
+        """Start to watch new pods, forget those that aren't among them, and drop old samples.
+
+        Samples stay for an interval longer than the window, so that they cover it.
+        """
         now = self._clock.now()
-        if self._sampled_at is not None and now < self._sampled_at:
+        last = self._sampled_at or now
+        if now < last:
             self._pods = {}
         self._sampled_at = now
         self._pods = {uid: self._pods.get(uid) or _WatchedPod(since=now) for uid in uids}
         for pod in self._pods.values():
             for each in pod.containers.values():
-                each.drop_before(now - WINDOW)
+                each.drop_before(last - WINDOW)
 
     def _add(self, found: Sequence[PodMetrics], uids: Mapping[tuple[str, str], str]) -> None:
         now = self._clock.now()

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from common.quantity import Quantity
 from fake_api import FakeApi, Reply, listing, named, status
 from fixed_clock import FixedClock
 from sandbox.times import rfc3339
-from updater.resize.memory_decrease import MemoryUse
+from updater.resize.limit_decrease import LimitDecrease
+from updater.resize.memory_decrease import MemoryDecreaseRules, MemoryUse, memory_step
 from updater.usage_watch import UsageWatch
 from updater_harness import NOW
 
@@ -62,19 +64,47 @@ async def test_the_maximum_of_the_window_counts_with_the_time_of_the_newest_samp
 
 
 @pytest.mark.parametrize(
-    ("age", "most", "left"),
-    [(15 * MINUTE, 30, 2), (15 * MINUTE + SECOND, 10, 1)],
-    ids=["15 minutes ago", "more than 15 minutes ago"],
+    ("age", "most"),
+    [(15 * MINUTE, 30), (15 * MINUTE + SECOND, 10)],
+    ids=["15 minutes before the last pass", "more than 15 minutes before the last pass"],
 )
-async def test_samples_of_the_last_15_minutes_count(age: timedelta, most: int, left: int) -> None:
+async def test_samples_of_15_minutes_and_an_interval_count(age: timedelta, most: int) -> None:
     async with watching() as (api, watch, clock):
-        api.on(one(), Reply(body=usage(memory="30Mi")))
-        await watch.sample(WEB, within=5)
-        clock.forward(age)
-        api.on(one(), Reply(body=usage(at=clock.now())))
-        await watch.sample(WEB, within=5)
-        oldest = NOW if left == 2 else clock.now()
+        for memory, pause in (("30Mi", age), ("10Mi", MINUTE), ("10Mi", timedelta())):
+            api.on(one(), Reply(body=usage(memory=memory, at=clock.now())))
+            await watch.sample(WEB, within=5)
+            clock.forward(pause)
+        oldest = NOW if most == 30 else NOW + age
         assert uses(watch) == MemoryUse(most=most * MIB, oldest=oldest, newest=clock.now())
+
+
+@pytest.mark.parametrize(
+    ("pause", "interval", "passes"),
+    [(5, 1, 7), (14, 1, 16), (15, 1, 17), (30, 1, 17), (5, 10, 3), (5, 15, 3), (5, 20, 3)],
+)
+async def test_any_pause_and_interval_end_in_a_decrease(
+    pause: int, interval: int, passes: int
+) -> None:
+    """The first pass starts to watch, and a sample is of 20 seconds before its pass."""
+    decrease = LimitDecrease(
+        container="app",
+        limit=Quantity.parse("1Gi"),
+        request=Quantity.parse("1Gi"),
+        new_limit=Quantity.parse("900Mi"),
+        new_request=Quantity.parse("900Mi"),
+    )
+    rules = MemoryDecreaseRules(pause=pause * MINUTE)
+    held = []
+    async with watching() as (api, watch, clock):
+        for _ in range(passes):
+            api.on(one(), Reply(body=usage(at=clock.now() - 20 * SECOND)))
+            await watch.sample(WEB, within=5)
+            step = memory_step(
+                decrease, use=uses(watch), floor=None, last=None, rules=rules, now=clock.now()
+            )
+            held.append(step.held is not None)
+            clock.forward(interval * MINUTE)
+    assert held == [True] * (passes - 1) + [False]
 
 
 async def test_pods_that_are_no_longer_watched_are_forgotten() -> None:

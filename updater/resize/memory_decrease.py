@@ -162,7 +162,7 @@ def memory_step(
         detail = _in_use(decrease, use, needed, limit, rules.margin)
         return _hold(decrease, wait(Reason.MEMORY_IN_USE, detail=detail))
     watched = min(rules.pause, WINDOW)
-    if use.newest - use.oldest < watched:
+    if now - use.oldest < watched:
         until = ending(use.oldest, watched)
         return _hold(decrease, wait(Reason.MEMORY_DECREASE_PAUSED, until=until))
     return MemoryStep(

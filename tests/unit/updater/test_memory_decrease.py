@@ -173,15 +173,15 @@ CASES = [
         use=use(100, ago=-2 * MINUTE - SECOND),
         wanted=Reason.MEMORY_USAGE_UNKNOWN,
     ),
-    Case(id="samples of five minutes", use=use(100, since=6 * MINUTE)),
+    Case(id="samples of five minutes", use=use(100, since=5 * MINUTE)),
     Case(
         id="samples of less than five minutes",
-        use=use(100, since=6 * MINUTE - SECOND),
+        use=use(100, since=5 * MINUTE - SECOND),
         wanted=Reason.MEMORY_DECREASE_PAUSED,
     ),
     Case(
         id="samples of the whole window suffice for a longer pause",
-        use=use(100, since=16 * MINUTE),
+        use=use(100, since=15 * MINUTE),
         rules=replace(RULES, pause=HOUR),
     ),
     Case(id="five minutes after the last step", last=sent(5 * MINUTE)),
