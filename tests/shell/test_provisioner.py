@@ -637,7 +637,9 @@ def test_creations_that_fail_for_the_time_out_are_paused() -> None:
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
-def test_a_call_that_is_refused_between_passes_is_repeated_after_a_pause(verb: str) -> None:
+def test_a_call_that_is_refused_between_passes_is_repeated_after_a_pause(
+    verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def check(opened: World) -> None:
         await opened.serve()
         await opened.pass_(demand())
@@ -648,6 +650,9 @@ def test_a_call_that_is_refused_between_passes_is_repeated_after_a_pause(verb: s
         assert 5 <= len(refused) <= 6
 
     in_world(check)
+    done = {"patch": "resized", "delete": "deleted"}[verb]
+    messages = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert messages.count(f"capacity request not {done}") == 1
 
 
 @dataclass

@@ -97,7 +97,8 @@ class RequestClient:
         self._timeout = timeout
         self._apis: RequestApis = {}
         self._discover_at: datetime | None = None  # None: now
-        self._reported: set[str] = set()  # causes why none can be made for a workload
+        # Causes why none can be made for a workload, and failed calls; each is logged once.
+        self._reported: set[str] = set()
 
     @property
     def kind(self) -> RequestKind | None:
@@ -175,7 +176,8 @@ class RequestClient:
                 namespace=wanted.namespace,
             )
         except (KubeError, DecodeError) as error:
-            _log("capacity request not resized", wanted.workload, wanted.name, error=str(error))
+            if self._is_new(f"resize {wanted.namespace}/{wanted.name}: {error}"):
+                _log("capacity request not resized", wanted.workload, wanted.name, error=str(error))
             return False
         _log("capacity request resized", wanted.workload, wanted.name, count=wanted.count)
         return True
@@ -199,10 +201,16 @@ class RequestClient:
 
     def _unavailable(self, text: str) -> NotCreated:
         """Return that no request can be made for a workload; log each cause once."""
-        if text not in self._reported and len(self._reported) < _MOST_REPORTED:
-            self._reported.add(text)
+        if self._is_new(text):
             logger.warning("capacity can't be requested for a workload", extra={"cause": text})
         return NotCreated(RequestStage.UNAVAILABLE, text)
+
+    def _is_new(self, text: str) -> bool:
+        """Return whether a cause is to be logged, once."""
+        if text in self._reported or len(self._reported) >= _MOST_REPORTED:
+            return False
+        self._reported.add(text)
+        return True
 
     async def _list_objects(
         self, endpoint: Endpoint[CapacityRequestObject]
@@ -232,7 +240,8 @@ class RequestClient:
             return True
         except (KubeError, DecodeError) as error:
             about = {"object": f"{endpoint.kind} {namespace}/{name}", "error": str(error)}
-            logger.warning("capacity request not deleted", extra=about)
+            if self._is_new(f"delete {about}"):
+                logger.warning("capacity request not deleted", extra=about)
             return False
         return True
 

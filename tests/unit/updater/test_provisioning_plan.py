@@ -1,6 +1,6 @@
 """Plans of the objects that request capacity: bounds in number and time, refusals and places."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -344,10 +344,10 @@ def test_evictions_that_are_refused_with_room_pause_the_requests_for_longer_each
         result = plan([demand()], [], before=state, now=now)
         for creation in result.creations:
             requested_at.append(now)
-            objects = (found(since=creation.since),)
+            objects: Sequence[CapacityObject] = [found(since=creation.since)]
             while objects:  # a node is added, and the evictions are refused
                 now += MINUTE
-                result = plan([], [*objects], before=result.state, refused=[WEB], now=now)
+                result = plan([], list(objects), before=result.state, refused=[WEB], now=now)
                 objects = result.kept
         state = result.state
         now += MINUTE

@@ -233,7 +233,7 @@ class OneNode:
             statuses = pod.status.container_statuses
             asks = [each.resources or ResourceRequirements() for each in pod.spec.containers]
             limit = (asks[0].limits or {}).get("memory")
-            if self.grows and limit and Quantity.parse(limit).value < self.use[name]:
+            if self.grows and limit and Quantity.parse(str(limit)).value < self.use[name]:
                 (status,) = statuses or ()
                 assert status.resources is not None
                 granted = msgspec.structs.replace(status.resources, requests=asks[0].requests)
