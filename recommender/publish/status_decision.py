@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
-from common.scheduling.pod_claims import as_numbers
+from common.scheduling.pod_claims import Targets, as_numbers
 from common.scheduling.room import Room
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
@@ -301,21 +301,28 @@ def _within_all(
     Return the targets that aren't lowered yet, too.
     """
     estimation = context.settings.estimation
-    limited = within_limits(processed, context.limits, estimation)
+    if context.limits is None and not context.quotas:
+        return Limited(processed=processed), {}
+    published = _published_targets(vpa)
+    limited = within_limits(processed, context.limits, estimation, published=published)
     if not context.quotas:
         return limited, {}
     names = tuple(one.name for one in processed.amounts)
-    published = recommended_amounts(vpa.status).values()
     within = within_quotas(
         limited.processed,
         context.quotas,
         lowest_targets(processed.stages, names, estimation),
-        published=as_numbers((one.name, one.target) for one in published),
+        published=published,
         waits=record.waits,
         now=context.now,
     )
     findings = (*limited.findings, *quota_findings(within))
     return replace(limited, processed=within.processed, findings=findings), within.waits
+
+
+def _published_targets(vpa: VerticalPodAutoscaler) -> Targets:
+    stated = recommended_amounts(vpa.status).values()
+    return as_numbers((one.name, one.target) for one in stated)
 
 
 def _little_history(
