@@ -110,6 +110,10 @@ def quota_workload(
         facts=facts,
         sums=sums,
         claims=quota_claims(sums, wanted, max(1, number)),
+        published={
+            name: number * pod.of(published.get(name.rpartition(".")[2], {}))
+            for name, pod in sums.items()
+        },
         competes=changes_pods and number > 0,
     )
 
