@@ -77,7 +77,8 @@ def lowered(one: ContainerAmounts, most: Mapping[str, int]) -> ContainerAmounts:
     """Return a container's amounts with targets of at most ``most``, by resource.
 
     The lower bound is at most the target. The upper bound stays: a running pod has its place, and
-    is not to be updated at once because a cap has moved (X131, X134).
+    is not to be updated at once because a cap has moved (X131, X134). The updater doesn't see pods
+    without a node.
     """
     caps = {
         resource: quantity(resource, amount)
