@@ -134,12 +134,30 @@ def keys_of(rules: SchedulingRules) -> frozenset[str]:
 def may_come_from(pod: SchedulingRules, template: SchedulingRules) -> bool:
     """Return whether a pod may have been made from a template.
 
-    Admission may add node selectors, tolerations and an affinity to a pod.
+    Admission may add node selectors, tolerations and an affinity to a pod, or requirements to its
+    affinity.
     """
     return (
         set(template.node_selector).issubset(pod.node_selector)
         and all(each in pod.tolerations for each in template.tolerations)
-        and template.terms in (None, pod.terms)
+        and (template.terms is None or _are_extended(template.terms, pod.terms or ()))
+    )
+
+
+def _are_extended(
+    terms: Collection[NodeSelectorTerm], extended: Collection[NodeSelectorTerm]
+) -> bool:
+    """Return whether terms differ only by requirements that ``extended`` has in addition."""
+    return all(any(_extends(each, term) for each in extended) for term in terms) and all(
+        any(_extends(each, term) for term in terms) for each in extended
+    )
+
+
+def _extends(extended: NodeSelectorTerm, term: NodeSelectorTerm) -> bool:
+    """Return whether a term has all requirements of another one."""
+    expressions, fields = extended.match_expressions or (), extended.match_fields or ()
+    return all(each in expressions for each in term.match_expressions or ()) and all(
+        each in fields for each in term.match_fields or ()
     )
 
 

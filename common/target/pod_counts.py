@@ -26,6 +26,7 @@ class PodCounts:
     wanted: int
     surge: int = 0  # more than wanted, during a rollout
     existing: int = 0  # pending pods included
+    counts_deleted: bool = False  # ``existing`` includes pods that are being deleted
 
     @property
     def most(self) -> int:
@@ -39,7 +40,8 @@ def pod_counts(workload: object) -> PodCounts | None:
     A CronJob may have more than it wants: that is the number of pods of one Job.
 
     Source: k8s.io/kubernetes pkg/controller/deployment/util, ``MaxSurge``;
-    pkg/controller/daemon/util, ``SurgeCount``.
+    pkg/controller/daemon/util, ``SurgeCount``; pkg/controller/statefulset,
+    ``computeReplicaStatus``; pkg/controller/daemon, ``updateDaemonSetStatus``.
     """
     match workload:
         case CronJob():
@@ -53,7 +55,10 @@ def pod_counts(workload: object) -> PodCounts | None:
             wanted = _replicas(workload)
             surge = _deployment_surge(workload, wanted)
             return PodCounts(wanted=wanted, surge=surge, existing=workload.status.replicas)
-        case StatefulSet() | Workload() | ReplicationController():
+        case StatefulSet():
+            wanted, existing = _replicas(workload), workload.status.replicas
+            return PodCounts(wanted=wanted, existing=existing, counts_deleted=True)
+        case Workload() | ReplicationController():
             return PodCounts(wanted=_replicas(workload), existing=workload.status.replicas)
     return None
 
@@ -89,7 +94,8 @@ def _of_daemon_set(found: DaemonSet) -> PodCounts:
     if strategy.type != _ON_DELETE:
         rolling = strategy.rolling_update or ROLLING_DEFAULTS
         surge = max(0, resolved_amount(rolling.max_surge, wanted, default=0, up=True))
-    return PodCounts(wanted=wanted, surge=surge, existing=status.current_number_scheduled)
+    existing = status.current_number_scheduled
+    return PodCounts(wanted=wanted, surge=surge, existing=existing, counts_deleted=True)
 
 
 def _of_job(found: Job) -> PodCounts:

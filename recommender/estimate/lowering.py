@@ -7,11 +7,13 @@ from common.quantity import Quantity
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
 from common.scheduling.pod_claims import Targets, as_numbers, number
+from common.scheduling.pod_sum import Numbers
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.post_processing import ProcessingStage, quantity
 from recommender.estimate.step_reasons import StepReason
 
 _MIB = 1 << 20
+_GROWTH = 10  # percent: the default of the updater's --pod-update-threshold
 
 
 def lowest_targets(
@@ -37,6 +39,34 @@ def lowest_targets(
     }
 
 
+def kept_targets(wanted: Numbers, published: Numbers, lowest: Numbers) -> Numbers | None:
+    """Return the published targets of a resource, at most the wanted ones.
+
+    Return None if a container has no published target.
+    """
+    if not wanted.keys() <= published.keys():
+        return None
+    return {
+        name: min(amount, max(published[name], lowest[name])) for name, amount in wanted.items()
+    }
+
+
+def grows_enough(kept: Numbers, fitting: Numbers, wanted: Numbers) -> bool:
+    """Return whether targets that fit are enough above the published ones to replace them.
+
+    If the wanted targets fit, they replace smaller ones. Lowered targets grow only by ten percent
+    or more: if the lower bound of a recommendation is above them, the updater replaces all pods at
+    once.
+    """
+    before, after = total(kept), total(fitting)
+    return after > before and (fitting == wanted or after * 100 >= before * (100 + _GROWTH))
+
+
+def total(amounts: Numbers) -> int:
+    """Return the sum over all containers."""
+    return sum(amounts.values())
+
+
 def whole_mib(amount: int, before: int, lowest: int) -> int:
     """Round memory that was lowered down to whole MiB, if ``lowest`` allows it."""
     whole = amount // _MIB * _MIB
@@ -47,7 +77,8 @@ def lowered(one: ContainerAmounts, most: Mapping[str, int]) -> ContainerAmounts:
     """Return a container's amounts with targets of at most ``most``, by resource.
 
     The lower bound is at most the target. The upper bound stays: a running pod has its place, and
-    is not to be updated at once because a cap has moved (X131, X134).
+    is not to be updated at once because a cap has moved (X131, X134). The updater doesn't see pods
+    without a node.
     """
     caps = {
         resource: quantity(resource, amount)

@@ -45,6 +45,8 @@ class QuotaWorkload:
     facts: ScopeFacts  # of the pods to come
     sums: Mapping[str, PodSum]  # of one of these pods, by name: limits.memory
     claims: Mapping[str, Claim]  # of all pods, by the same names
+    published: Mapping[str, int] = field(default_factory=dict)
+    """What all pods need with the published targets, by the same names."""
     competes: bool = True  # False: it gets what the competing ones leave
 
     def used(self, quota: ResourceQuota, name: str, resource: str) -> int:
@@ -111,9 +113,10 @@ def quota_bounds(
 ) -> Mapping[K, tuple[QuotaBound, ...]]:
     """Return the bounds of each workload by the quotas that certainly count its pods.
 
-    The present pods of a workload that doesn't compete count as those of others, and it is bounded
-    by what the competing ones leave. A quota that can't be read, or has no usage
-    yet, bounds nothing.
+    A competing workload grows up to its share, and only into room that is free: the others may
+    still use more than theirs. The present pods of a workload that doesn't compete count as those
+    of others, and it is bounded by what the competing ones leave, or don't use yet. A quota that
+    can't be read, or has no usage yet, bounds nothing.
     """
     found: dict[K, list[QuotaBound]] = {}
     for quota in quotas:
@@ -148,9 +151,14 @@ def _bounds(
     claims = {key: members[key].claims[QUOTA_SUMS[name]] for key in rivals}
     shares = divide(room, claims)
     left = room - sum(claims[key].taken(share) for key, share in shares.items())
+    free = hard - used
     for key, each in members.items():
         is_rival = key in shares
-        whole = shares[key] if is_rival else min(hard, left + now[key])
+        if is_rival:
+            there = max(free + now[key], each.published.get(QUOTA_SUMS[name], 0))
+            whole = min(shares[key], there)
+        else:
+            whole = min(hard, max(left, free) + now[key])
         yield (
             key,
             QuotaBound(

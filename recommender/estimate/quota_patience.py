@@ -4,35 +4,41 @@ The usage of a quota moves with the Jobs, rollouts and replicas of a namespace.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeAlias
 
 from common.scheduling.pod_sum import Numbers
+from recommender.estimate.lowering import grows_enough, total
 from recommender.model.patience import PATIENCE
-
-_STEP = 10  # percent: the default of the updater's --pod-update-threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWait:
-    """The targets of a VPA for one resource have exceeded a quota continuously for some time."""
+    """Quotas have continuously refused the targets of a resource, or allowed larger ones."""
 
     since: datetime
-    fitting: Numbers  # the largest targets that fitted since then
+    fitting: Numbers  # the largest targets that fitted since then, or the smallest if they grow
+    grows: bool = False
 
     @property
     def until(self) -> datetime:
-        """Return when the targets are lowered."""
+        """Return when the targets move."""
         return self.since + PATIENCE
 
 
-_NEW = QuotaWait(since=datetime.min.replace(tzinfo=UTC), fitting={})
-"""Targets that have just grown and may not fit yet, because those of other VPAs grew as well. They
-are lowered at once if they don't fit in the next cycle."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTargets:
+    """Targets that have grown at once, and may not fit because those of other VPAs grew as well."""
 
-Settled: TypeAlias = tuple[Numbers, QuotaWait | None]
-"""The targets of one resource, and the wait that goes on."""
+    above: Numbers  # published targets that are larger than these are new
+
+
+QuotaState: TypeAlias = QuotaWait | NewTargets
+"""The state of the targets of one resource between two cycles."""
+
+Settled: TypeAlias = tuple[Numbers, QuotaState | None]
+"""The targets of one resource, and their state."""
 
 
 def settle(
@@ -41,36 +47,57 @@ def settle(
     kept: Numbers | None,
     fits: Callable[[Numbers], bool],
     *,
-    wait: QuotaWait | None,
+    was_lowered: bool,
+    last: QuotaState | None,
     now: datetime,
 ) -> Settled:
     """Return the targets of one resource: those that fit now, or the published ones.
 
     ``wanted`` are the recommended targets, ``fitting`` those of them that the quotas allow now, and
-    ``kept`` the published ones, at most the wanted ones; None: none are published. Targets that are
-    lowered grow only by ten percent or more: if the lower bound of a recommendation is above them,
-    the updater replaces all pods at once. They are lowered after they have exceeded the quotas for
-    half an hour, and then to the largest that fitted within this time. The wait goes on until that
-    is published, and another one begins if it doesn't fit now.
+    ``kept`` the published ones, at most the wanted ones; None: none are published. These move after
+    the quotas have refused them, or allowed larger ones (see ``grows_enough``), for half an hour
+    without a break: to the largest, or the smallest, that fitted within this time. They grow at
+    once if quotas have not lowered them (``was_lowered``), and if they don't fit in the next cycle,
+    they are lowered at once.
     """
     if kept is None:
-        return fitting, _NEW
-    before, after = _total(kept), _total(fitting)
+        return fitting, NewTargets(above={})
     if fits(kept):
-        is_step = fitting == wanted or after * 100 >= before * (100 + _STEP)
-        return (fitting, _NEW) if after > before and is_step else (kept, None)
-    if after >= before:
+        if not grows_enough(kept, fitting, wanted):
+            return kept, None
+        if not was_lowered:
+            return fitting, NewTargets(above=kept)
+    elif total(fitting) >= total(kept):
         return fitting, None
-    is_lowered = wait is not None and before <= _total(wait.fitting)
-    if wait is None or is_lowered or now < wait.since:
-        return kept, QuotaWait(since=now, fitting=fitting)
-    most = max(wait.fitting, fitting, key=_total)
-    goes_on = QuotaWait(since=wait.since, fitting=most)
-    if now < wait.until:
-        return kept, goes_on
-    lower = {name: min(amount, most.get(name, amount)) for name, amount in wanted.items()}
-    return lower, goes_on if fits(lower) else QuotaWait(since=now, fitting=fitting)
+    elif isinstance(last, NewTargets) and total(kept) > total(last.above):
+        return fitting, NewTargets(above=fitting)
+    return _after_patience(wanted, fitting, kept, fits, last=last, now=now)
 
 
-def _total(amounts: Numbers) -> int:
-    return sum(amounts.values())
+def _after_patience(
+    wanted: Numbers,
+    fitting: Numbers,
+    kept: Numbers,
+    fits: Callable[[Numbers], bool],
+    *,
+    last: QuotaState | None,
+    now: datetime,
+) -> Settled:
+    """Return the targets to which the published ones move when they have waited long enough.
+
+    The wait goes on until they are published. Then another one begins if they don't fit, unless
+    they can't be lowered further.
+    """
+    grows = total(fitting) > total(kept)
+    begun = QuotaWait(since=now, fitting=fitting, grows=grows)
+    if not isinstance(last, QuotaWait) or last.grows != grows or now < last.since:
+        return kept, begun
+    nearest = (min if grows else max)(last.fitting, fitting, key=total)
+    moved = {name: min(amount, nearest.get(name, amount)) for name, amount in wanted.items()}
+    if not (grows_enough(kept, moved, wanted) if grows else total(moved) < total(kept)):
+        return kept, begun
+    going_on = replace(last, fitting=nearest)
+    if now < going_on.until:
+        return kept, going_on
+    is_enough = fits(moved) or total(fitting) >= total(moved)
+    return moved, going_on if is_enough else begun

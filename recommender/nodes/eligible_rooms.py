@@ -85,7 +85,8 @@ class RoomFinder:
         """Return the rooms on eligible nodes of which no other one is at least as large.
 
         The pods of the DaemonSet ``without`` are left out. Rooms on nodes that are only a guess
-        don't replace others.
+        don't replace others. Nodes that are cordoned for long count only if no other one that is
+        or was there is eligible.
         """
         keys = keys_of(rules)
         self._index.name_keys(keys)
@@ -121,8 +122,10 @@ class RoomFinder:
         ]
         known = [each for each in found if not each.shape.guess]
         departed = [each for each in found if each.shape.has_departed]
-        guesses = [each for each in found if each.shape.guess and not each.shape.has_departed]
-        return (*largest(known), *largest(departed), *largest(guesses))
+        there = (*largest(known), *largest(departed))
+        cordoned = [each for each in found if each.shape.is_cordoned and not there]
+        guesses = [each for each in found if each.shape.guess and not each.shape.was_there]
+        return (*there, *largest(cordoned), *largest(guesses))
 
     def _without_hosts(self, rules: SchedulingRules) -> Iterable[NodeShape]:
         shapes = (*self._index.shapes, *self._makeable)

@@ -27,6 +27,7 @@ Their rooms differ by the version of the kernel and the reservations of the kube
 
 _MOST_SHAPES = 1 << 14  # kept for nodes that come back
 _GONE = "A node {about}was there until {at:%H:%M} UTC and may come back"
+_CORDONED = "A node {about}takes no new pods, and no other node matches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +40,12 @@ class NodeShape:
     about: str  # what it is, such as "of type m5.large"; may be empty
     guess: str = ""  # why there may be one; empty: there is one, or one can be made
     has_departed: bool = False  # its last node has just gone
+    is_cordoned: bool = False  # its last node went long ago, but still exists
+
+    @property
+    def was_there(self) -> bool:
+        """Return whether there was a node that takes no new pods now."""
+        return self.has_departed or self.is_cordoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class NodeIndex:
     ``version`` changes with the set of nodes and with the keys of their labels, and ``shapes`` is
     another object if a shape came or went. A shape stays for a time after its last node has gone,
     as a guess. A node that is cordoned has gone, because pods that are drained from it find no
-    place there.
+    place there. After this time it is the last resort of pods that no other node suits.
     """
 
     def __init__(self) -> None:
@@ -80,6 +87,8 @@ class NodeIndex:
         self._seen: dict[str, _Seen] = {}
         self._gone: dict[tuple[str, NodeShape], tuple[_Seen, datetime]] = {}
         self._guesses: dict[NodeShape, _Guess] = {}
+        self._cordoned: dict[tuple[str, NodeShape], _Seen] = {}  # for longer than DEPARTURE
+        self._last_resorts: dict[NodeShape, NodeShape] = {}  # by the shape when they took pods
         self._by_host: Sequence[tuple[NodeShape, NodeTraits]] | None = None  # None: outdated
         self._known: dict[object, NodeShape] = {}
         self._traits: dict[object, NodeTraits] = {}
@@ -95,7 +104,7 @@ class NodeIndex:
         if nodes is self._nodes and static_pods is self._static_pods and not expired:
             return
         for key in expired:
-            del self._gone[key]
+            self._cordoned[key] = self._gone.pop(key)[0]
         is_first = not self._nodes
         self._nodes, self._static_pods = nodes, static_pods
         before = self._seen
@@ -103,8 +112,11 @@ class NodeIndex:
             before = self._look({name: each for name, each in nodes.items() if each.is_leaving})
         self._seen = self._look({name: each for name, each in nodes.items() if not each.is_leaving})
         has_changed = self._depart(before, now) or bool(expired)
+        ended = [key for key in self._cordoned if key[0] not in nodes or key[0] in self._seen]
+        for key in ended:
+            del self._cordoned[key]
         self._collect_keys()
-        if has_changed or self._seen.keys() != before.keys():
+        if has_changed or ended or self._seen.keys() != before.keys():
             self.version += 1
         if len(self._known) > _MOST_SHAPES:
             self._rebuild()
@@ -128,6 +140,8 @@ class NodeIndex:
                     hosts[each.shape].add(each.host)
             for (_, shape), (gone, _) in self._gone.items():
                 hosts[self._guesses[shape].shape].add(gone.host)
+            for (_, shape), one in self._cordoned.items():
+                hosts[self._last_resorts[shape]].add(one.host)
             self._by_host = [
                 (shape, replace(shape.traits, choices={HOSTNAME: frozenset(names)}))
                 for shape, names in hosts.items()
@@ -170,10 +184,14 @@ class NodeIndex:
         for (_, shape), (_, at) in self._gone.items():
             went[shape] = max(at, went.get(shape, at))
         self._guesses = {shape: self._guess(shape, at) for shape, at in went.items()}
+        self._last_resorts = {
+            shape: self._last_resorts.get(shape) or _cordoned(shape) for _, shape in self._cordoned
+        }
         missing = self._guesses.keys() - present
         wanted = _smallest(present) | {
             self._guesses[each].shape for each in _smallest(present, missing)
         }
+        wanted |= set(self._last_resorts.values())
         if wanted != set(self.shapes):
             self.version += 1
             self.shapes = tuple(sorted(wanted, key=lambda shape: (shape.title, *_size(shape))))
@@ -197,7 +215,7 @@ class NodeIndex:
             self.version += 1
 
     def _rebuild(self) -> None:
-        self._known, self._traits, self._guesses = {}, {}, {}
+        self._known, self._traits, self._guesses, self._last_resorts = {}, {}, {}, {}
         self._seen = {name: self._see(one.node, one.taken) for name, one in self._seen.items()}
         gone = [
             (name, self._see(one.node, one.taken), at)
@@ -206,6 +224,10 @@ class NodeIndex:
         self._gone = {
             (name, one.shape): (one, at) for name, one, at in gone if one.shape is not None
         }
+        cordoned = [
+            (name, self._see(each.node, each.taken)) for (name, _), each in self._cordoned.items()
+        ]
+        self._cordoned = {(name, one.shape): one for name, one in cordoned if one.shape is not None}
         self.version += 1
 
     def _see(self, node: CachedNode, taken: Room) -> _Seen:
@@ -265,6 +287,11 @@ def _is_slightly_smaller(one: Room, other: Room) -> bool:
 def _departed(shape: NodeShape, at: datetime) -> NodeShape:
     about = f"{shape.about} " if shape.about else ""
     return replace(shape, guess=_GONE.format(about=about, at=at), has_departed=True)
+
+
+def _cordoned(shape: NodeShape) -> NodeShape:
+    about = f"{shape.about} " if shape.about else ""
+    return replace(shape, guess=_CORDONED.format(about=about), is_cordoned=True)
 
 
 def _size(shape: NodeShape) -> tuple[int, int, int]:

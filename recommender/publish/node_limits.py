@@ -162,7 +162,7 @@ def _limit(rooms: Sequence[EligibleRoom], *, with_guesses: bool) -> PodLimit:
         rooms=tuple(
             _room(each)
             for each in rooms
-            if with_guesses or each.shape.has_departed or not each.shape.guess
+            if with_guesses or each.shape.was_there or not each.shape.guess
         ),
         lowered=ConditionType.CAPPED_BY_NODES,
         unmet=ConditionType.EXCEEDS_KNOWN_NODES,

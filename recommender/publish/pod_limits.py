@@ -2,7 +2,7 @@
 
 A limit has rooms, of which the pod must fit one: nodes that it may run on have several, a quota has
 one. The targets of all containers of the pod are lowered together, in proportion, and never below
-minAllowed. ``uncappedTarget`` stays.
+minAllowed. ``uncappedTarget`` stays. Published targets don't follow a room that grows a little.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,16 @@ from typing import Protocol
 
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
-from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers
+from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers, by_resource
 from common.scheduling.room import Room
 from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.lowering import lowered, lowest_targets, whole_mib
+from recommender.estimate.lowering import (
+    grows_enough,
+    kept_targets,
+    lowered,
+    lowest_targets,
+    whole_mib,
+)
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.step_reasons import StepReason
 from recommender.model.keys import VpaKey
@@ -62,6 +68,15 @@ class PodLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What lowered targets depend on besides a limit."""
+
+    claims: PodClaims
+    minimums: Targets
+    published: Targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VpaLimits:
     """The limits of one VPA's pods, and what the pods request besides the targets."""
 
@@ -99,20 +114,29 @@ class Limited:
 
 
 def within_limits(
-    processed: PostProcessed, limits: VpaLimits | None, estimation: EstimationSettings
+    processed: PostProcessed,
+    limits: VpaLimits | None,
+    estimation: EstimationSettings,
+    *,
+    published: Targets,
 ) -> Limited:
     """Lower the targets of a recommendation so that its pod fits all limits, one after another.
 
     If the pod fits no room even with all containers at their minimum, the recommendation stays.
+    The ``published`` targets stay while they fit and lowered ones would be hardly larger.
     """
     if limits is None or not limits.limits or not processed.amounts:
         return Limited(processed=processed)
     names = tuple(one.name for one in processed.amounts)
-    minimums = lowest_targets(processed.stages, names, estimation)
+    given = _Given(
+        claims=limits.claims,
+        minimums=lowest_targets(processed.stages, names, estimation),
+        published=published,
+    )
     needed = limits.claims.needed(_targets(processed.amounts))
     found, findings = processed, list[LimitFinding]()
     for limit in limits.limits:
-        found = _within(found, limit, limits.claims, minimums, findings)
+        found = _within(found, limit, given, findings)
     admitted = None if findings else needed
     return Limited(processed=found, findings=tuple(findings), admitted=admitted)
 
@@ -120,10 +144,10 @@ def within_limits(
 def _within(
     processed: PostProcessed,
     limit: PodLimit,
-    claims: PodClaims,
-    minimums: Targets,
+    given: _Given,
     findings: list[LimitFinding],
 ) -> PostProcessed:
+    claims, minimums = given.claims, given.minimums
     targets = _targets(processed.amounts)
     needed = claims.needed(targets)
     if limit.admits(needed):
@@ -143,11 +167,12 @@ def _within(
         message = _CANNOT_FIT_TEXT.format(room=nearest)
         findings.append(LimitFinding(limit.unmet, _CANNOT_FIT, message))
         return processed
-    room, kept = best
-    amounts = tuple(
-        lowered(one, _rounded(kept[one.name], targets[one.name], minimums[one.name]))
-        for one in processed.amounts
-    )
+    room, fitting = best
+    fitting = {
+        name: _rounded(each, targets[name], minimums[name]) for name, each in fitting.items()
+    }
+    steady = _steady(fitting, targets, given, room.room)
+    amounts = tuple(lowered(one, steady[one.name]) for one in processed.amounts)
     names = [
         one.name for one, before in zip(amounts, processed.amounts, strict=True) if one != before
     ]
@@ -160,6 +185,22 @@ def _within(
         reason=limit.reason, amounts=amounts, by=dict.fromkeys(names, _quantities(room.room))
     )
     return replace(processed, stages=(*processed.stages, stage))
+
+
+def _steady(fitting: Targets, wanted: Targets, given: _Given, room: Room) -> Targets:
+    """Return the published targets of each resource if they fit and others are hardly larger.
+
+    A room moves a little with the pods of DaemonSets.
+    """
+    found, most = dict(by_resource(fitting)), {CPU: room.cpu, MEMORY: room.memory}
+    stated, least = by_resource(given.published), by_resource(given.minimums)
+    for resource, each in by_resource(wanted).items():
+        kept = kept_targets(each, stated[resource], least[resource])
+        if kept is None or given.claims.sums[resource].of(kept) > most[resource]:
+            continue
+        if not grows_enough(kept, found[resource], each):
+            found[resource] = kept
+    return {name: {each: found[each][name] for each in own} for name, own in fitting.items()}
 
 
 def _best(

@@ -10,6 +10,7 @@ _LOWERED_LATER = "TargetsLoweredLater"
 _DOES_NOT_FIT = "RolloutDoesNotFit"
 _SENTENCES = 4  # one for each resource of a quota; more don't help
 _CAPPED = "{names}: targets are lowered so that the pods of a rollout fit. "
+_GROWS = "They may grow at {at:%H:%M} UTC, if the room is still there. "
 _TOO_MUCH = "The pods of a rollout do not fit, not even with the lowest targets. "
 _NOT_YET = (
     "The pods of a rollout do not fit now. The targets stay for a while in case that changes. "
@@ -34,6 +35,8 @@ def quota_findings(limited: WithinQuotas) -> tuple[LimitFinding, ...]:
     unmet = [each for each in ordered if not each.is_met]
     if not unmet:
         reason, first = _LOWERED, _CAPPED.format(names=listed(limited.containers))
+        if limited.grows_at is not None:
+            first += _GROWS.format(at=limited.grows_at)
     elif all(each.until for each in unmet):
         reason, first = _LOWERED_LATER, _NOT_YET
     else:

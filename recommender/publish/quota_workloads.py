@@ -68,8 +68,7 @@ def quota_workload(
         QuantityError: an amount of a pod, the template or the policy is no quantity.
     """
     live = [each for each in pods if each.status.phase not in FINISHED]
-    counted = sum(each.metadata.deletion_timestamp is None for each in live)
-    number = max(counted, 0 if counts is None else counts.most)
+    number = max(_counted(live), 0 if counts is None else counts.most)
     newest = _most_frequent(live) or _of_template(loaded, scales_sidecars=scales_sidecars)
     if newest is None:
         return None
@@ -101,7 +100,7 @@ def quota_workload(
     changes_pods = written_mode(vpa) != UpdateMode.OFF and not loaded.controlled_by
     published = targets_of(tuple(recommended_amounts(vpa.status).values())) if changes_pods else {}
     pending = PodUse(  # which isn't cached
-        count=0 if counts is None else max(0, counts.existing - counted),
+        count=0 if counts is None else _uncached(counts, live),
         used=_new_pod_uses(sums, published),
         facts=facts,
     )
@@ -111,8 +110,23 @@ def quota_workload(
         facts=facts,
         sums=sums,
         claims=quota_claims(sums, wanted, max(1, number)),
+        published={
+            name: number * pod.of(published.get(name.rpartition(".")[2], {}))
+            for name, pod in sums.items()
+        },
         competes=changes_pods and number > 0,
     )
+
+
+def _counted(pods: Iterable[CachedPod]) -> int:
+    """Return the number of pods that are not being deleted."""
+    return sum(each.metadata.deletion_timestamp is None for each in pods)
+
+
+def _uncached(counts: PodCounts, live: Sequence[CachedPod]) -> int:
+    """Return the number of pods that exist and aren't cached, because they are Pending."""
+    cached = len(live) if counts.counts_deleted else _counted(live)
+    return max(0, counts.existing - cached)
 
 
 def _most_frequent(pods: Sequence[CachedPod]) -> NewPod | None:

@@ -168,6 +168,18 @@ def recommended_amounts(status: VpaStatus) -> dict[str, ContainerAmounts]:
         return {}
 
 
+def lowered_resources(status: VpaStatus, by: ConditionType) -> frozenset[str]:
+    """Return the resources whose published targets are lowered, if a condition says so."""
+    if not is_true(status, by):
+        return frozenset()
+    return frozenset(
+        resource
+        for one in recommended_amounts(status).values()
+        for resource, target in one.target.items()
+        if target < one.uncapped_target.get(resource, target)
+    )
+
+
 def stale_containers(status: VpaStatus) -> frozenset[str]:
     """Return the containers that a status names as stale.
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
-from common.scheduling.pod_claims import as_numbers
+from common.scheduling.pod_claims import Targets, as_numbers
 from common.scheduling.room import Room
 from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
@@ -21,7 +21,7 @@ from recommender.estimate.lowering import lowest_targets
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
 from recommender.estimate.quota_bounds import QuotaBound
 from recommender.estimate.quota_capping import within_quotas
-from recommender.estimate.quota_patience import QuotaWait
+from recommender.estimate.quota_patience import QuotaState
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
@@ -36,6 +36,7 @@ from recommender.publish.status import (
     is_provided,
     is_true,
     kept_status,
+    lowered_resources,
     next_status,
     open_status,
     recommended_amounts,
@@ -93,8 +94,8 @@ class VpaRecord:
     compared: Mapping[str, int] = field(default_factory=dict)
     """The number of aggregates with a recommendation, by resource."""
     absent_since: datetime | None = None  # start of the absence, or its last report
-    waits: Mapping[str, QuotaWait] = field(default_factory=dict)
-    """The targets that exceed quotas and aren't lowered yet, by resource."""
+    quota_states: Mapping[str, QuotaState] = field(default_factory=dict)
+    """The states of targets that quotas bound, by resource."""
 
 
 def record_of(key: VpaKey, record: VpaRecord | None, now: datetime) -> VpaRecord:
@@ -226,7 +227,7 @@ def _decide_again(
         policy=vpa.spec.resource_policy,
         current=_current_recommendation(loaded, estimated, context),
     )
-    limited, waits = _within_all(processed, vpa, record, context)
+    limited, states = _within_all(processed, vpa, record, context)
     processed = limited.processed
     findings = _findings(loaded, estimated, limited, pods, context)
     wanted, kept = _wanted(loaded, findings, now)
@@ -238,7 +239,7 @@ def _decide_again(
     if kept is None and writing is WriteDecision.WAITS:
         kept = StepReason.TOO_CLOSE
     is_plain = not (processed.selected.stale or processed.selected.unknown)
-    caches = bool(processed.amounts) and not context.fetching_history and is_plain and not waits
+    caches = bool(processed.amounts) and not context.fetching_history and is_plain and not states
     cached = None
     if caches and writing is not WriteDecision.WRITTEN:
         cached = _cached(
@@ -253,7 +254,7 @@ def _decide_again(
     return StatusDecision(
         vpa=vpa,
         inputs=inputs,
-        record=replace(record, cached=cached, absent_since=absent_since, waits=waits),
+        record=replace(record, cached=cached, absent_since=absent_since, quota_states=states),
         labels=(shown_mode(vpa), is_provided(vpa.status), matches, bool(inputs.unsupported)),
         post_processed=processed,
         wanted=wanted,
@@ -295,27 +296,35 @@ def _within_all(
     vpa: VerticalPodAutoscaler,
     record: VpaRecord,
     context: DecisionContext,
-) -> tuple[Limited, Mapping[str, QuotaWait]]:
+) -> tuple[Limited, Mapping[str, QuotaState]]:
     """Lower targets so that the pod fits a node, and then so that its rollout fits the quotas.
 
-    Return the targets that aren't lowered yet, too.
+    Return the states of targets that quotas bound, too.
     """
     estimation = context.settings.estimation
-    limited = within_limits(processed, context.limits, estimation)
+    if context.limits is None and not context.quotas:
+        return Limited(processed=processed), {}
+    published = _published_targets(vpa)
+    limited = within_limits(processed, context.limits, estimation, published=published)
     if not context.quotas:
         return limited, {}
     names = tuple(one.name for one in processed.amounts)
-    published = recommended_amounts(vpa.status).values()
     within = within_quotas(
         limited.processed,
         context.quotas,
         lowest_targets(processed.stages, names, estimation),
-        published=as_numbers((one.name, one.target) for one in published),
-        waits=record.waits,
+        published=published,
+        was_lowered=lowered_resources(vpa.status, ConditionType.CAPPED_BY_QUOTA),
+        states=record.quota_states,
         now=context.now,
     )
     findings = (*limited.findings, *quota_findings(within))
-    return replace(limited, processed=within.processed, findings=findings), within.waits
+    return replace(limited, processed=within.processed, findings=findings), within.states
+
+
+def _published_targets(vpa: VerticalPodAutoscaler) -> Targets:
+    stated = recommended_amounts(vpa.status).values()
+    return as_numbers((one.name, one.target) for one in stated)
 
 
 def _little_history(

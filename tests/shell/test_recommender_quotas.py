@@ -196,7 +196,7 @@ async def test_a_workload_that_is_scaled_to_zero_counts_as_one_pod() -> None:
         assert target(api)["cpu"] == "100m"
 
 
-async def test_vpas_share_a_quota_and_the_condition_goes_with_it() -> None:
+async def test_vpas_share_a_quota_until_it_has_been_larger_for_half_an_hour() -> None:
     names = ("api", "web")
     vpas = [vpa(name) for name in names]
     async with FakeApi() as api:
@@ -221,6 +221,12 @@ async def test_vpas_share_a_quota_and_the_condition_goes_with_it() -> None:
             assert quotas is not None
             feed = WatchProtocol(ResourceQuota, resource_version="1").feed
             quotas._apply(next(feed(watch_line("MODIFIED", larger))))
+            await process.cycle()
+            for one in vpas:
+                apply_write(api, process, one)
+            assert [target(api, name)["cpu"] for name in names] == ["80m", "80m"]
+            assert "They may grow at 12:30 UTC, if the room is" in conditions(api)[CONDITION]
+            process.clock.forward(timedelta(minutes=30))
             await process.cycle()
         assert [target(api, name)["cpu"] for name in names] == ["126m", "126m"]
         assert CONDITION not in conditions(api)

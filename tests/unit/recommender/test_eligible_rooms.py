@@ -17,6 +17,13 @@ from recommender.nodes.node_shapes import DEPARTURE, HOSTNAME
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SMALL = node("small", cpu="4", memory="16Gi")
 LARGE = node("large", cpu="64", memory="256Gi", labels={"size": "large"})
+CORDONED = node(
+    "large",
+    cpu="64",
+    memory="256Gi",
+    labels={"size": "large"},
+    taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+)
 GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 TAINTED = node("gpu", cpu="128", memory="512Gi", taints=[GPU])
 NARROW = node("narrow", cpu="96", memory="64Gi")
@@ -132,6 +139,26 @@ def test_a_pod_that_names_a_host_sees_the_node_for_a_time_after_it_has_gone() ->
         found.update((), ())
         assert [each.shape.has_departed for each in found.rooms(pinned)] == want
     assert [each.room.cpu for each in found.rooms(rules())] == [64000]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "selector", "want"),
+    [
+        pytest.param([CORDONED], {}, [64000], id="it is the only one"),
+        pytest.param([SMALL, CORDONED], {}, [4000], id="pods may run on another one"),
+        pytest.param([SMALL, CORDONED], {"size": "large"}, [64000], id="the only one that matches"),
+        pytest.param([SMALL], {"size": "large"}, [], id="it is deleted"),
+        pytest.param([SMALL, CORDONED], {HOSTNAME: "large"}, [64000], id="pods name it"),
+    ],
+)
+def test_a_node_that_is_cordoned_for_long_counts_for_pods_that_no_other_one_suits(
+    nodes: list[CachedNode], selector: dict[str, str], want: list[int]
+) -> None:
+    found, there = finder([SMALL, LARGE]), by_name(*nodes)
+    for now in (NOW, NOW + DEPARTURE):
+        found.index.update(there, now)
+        found.update((), ())
+    assert [each.room.cpu for each in found.rooms(rules(nodeSelector=selector))] == want
 
 
 def test_rules_see_a_label_that_a_node_gets_later() -> None:

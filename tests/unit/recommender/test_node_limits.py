@@ -195,6 +195,20 @@ def test_a_node_that_has_gone_stays_a_guess_in_mode_always() -> None:
     assert rooms(cluster.limit()) == [(2, True), (4, False)]
 
 
+def test_the_only_node_still_caps_after_it_was_cordoned_for_long() -> None:
+    cluster = Cluster(NodeFacts(nodes=NODES, autoscalers=STATUS), CapMode.ALWAYS)
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    cluster.facts = NodeFacts(
+        nodes=by_name(node("n1", cpu="4", taints=[taint])), autoscalers=STATUS
+    )
+    assert rooms(cluster.limit()) == [(4, False)]
+    cluster.clock.forward(DEPARTURE)
+    limit = cluster.limit()
+    assert rooms(limit) == [(4, False)]
+    assert limit is not None
+    assert limit.rooms[0].sentence == "A node takes no new pods, and no other node matches"
+
+
 AGENT: dict[str, Any] = {"namespace": "kube-system", "kind": "DaemonSet"}
 
 DAEMON_SETS = [

@@ -26,6 +26,10 @@ def known(index: NodeIndex) -> list[int]:
     return [each.room.cpu for each in index.shapes if not each.guess]
 
 
+def cordoned(index: NodeIndex) -> list[int]:
+    return [each.room.cpu for each in index.shapes if each.is_cordoned]
+
+
 def departed(index: NodeIndex) -> list[int]:
     return [each.room.cpu for each in index.shapes if each.has_departed]
 
@@ -139,6 +143,7 @@ def test_a_departed_shape_has_labels_that_are_named_later() -> None:
 
 
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+CORDONED_LARGE = node("n2", cpu="8", labels=SSD, taints=[CORDONED])
 M5 = {"node.kubernetes.io/instance-type": "m5.2xlarge"}
 
 LEAVING = [
@@ -176,6 +181,44 @@ def test_a_node_that_is_cordoned_at_the_start_goes_then() -> None:
     assert (known(index), departed(index)) == ([4000], [8000])
     index.update(by_name(SMALL, node("n2", cpu="8", taints=[CORDONED])), NOW + DEPARTURE)
     assert (known(index), departed(index)) == ([4000], [])
+
+
+@pytest.mark.parametrize(
+    ("later", "want"),
+    [
+        pytest.param([SMALL, CORDONED_LARGE], [8000], id="it is still there"),
+        pytest.param([SMALL], [], id="it is deleted"),
+        pytest.param([SMALL, LARGE], [], id="it takes pods again"),
+    ],
+)
+def test_a_node_that_is_cordoned_for_long_stays_as_the_last_resort(
+    later: list[CachedNode], want: list[int]
+) -> None:
+    index = index_of(SMALL, LARGE)
+    there = by_name(SMALL, CORDONED_LARGE)
+    index.update(there, NOW)
+    assert cordoned(index) == []
+    index.update(there, NOW + DEPARTURE)
+    assert cordoned(index) == [8000]
+    index.name_keys({"disk"})
+    assert cordoned(index) == [8000]
+    before = index.version
+    index.update(by_name(*later), NOW + DEPARTURE)
+    assert cordoned(index) == want
+    assert (index.version == before) == bool(want)
+
+
+def test_the_host_of_a_node_that_is_cordoned_for_long_is_known() -> None:
+    other = node("n3", cpu="8", labels=SSD)
+    index = index_of(SMALL, LARGE, other)
+    there = by_name(SMALL, CORDONED_LARGE, other)
+    index.update(there, NOW)
+    index.update(there, NOW + DEPARTURE)
+    hosts = {
+        (shape.room.cpu, shape.is_cordoned): sorted(map(str, traits.choices[HOSTNAME]))
+        for shape, traits in index.by_host
+    }
+    assert hosts == {(4000, False): ["n1"], (8000, False): ["n3"], (8000, True): ["n2"]}
 
 
 def test_spec_unschedulable_counts_without_the_taint() -> None:
@@ -216,12 +259,12 @@ def test_nodes_of_other_types_and_labels_are_not_compared() -> None:
 def test_drained_pods_fit_the_new_nodes_of_a_type() -> None:
     old = [node(f"old{n}", cpu="8", memory="30512Mi", labels=M5) for n in range(3)]
     new = [node(f"new{n}", cpu="8", memory="30448Mi", labels=M5) for n in range(3)]
-    cordoned = [
+    drained = [
         node(each.metadata.name, cpu="8", memory="30512Mi", labels=M5, taints=[CORDONED])
         for each in old
     ]
     index = index_of(*old)
-    for nodes in ([*old, *new], [*cordoned, *new], new):
+    for nodes in ([*old, *new], [*drained, *new], new):
         index.update(by_name(*nodes), NOW)
         assert [each.room.memory // MIB for each in index.shapes] == [30448]
 

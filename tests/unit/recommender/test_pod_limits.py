@@ -13,7 +13,7 @@ from common.quantity import MAX_INT64
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, cpu_quantity, memory_quantity
 from common.scheduling.eligibility import ANYWHERE
-from common.scheduling.pod_claims import PodClaims, PodShape, as_numbers, claims_of
+from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers, claims_of
 from common.scheduling.room import Room
 from recommender.estimate.amount_selection import SelectedAmounts
 from recommender.estimate.estimation import EstimationSettings
@@ -95,10 +95,18 @@ def pod(*names: str, **more: Any) -> PodShape:
     return PodShape(ANYWHERE, msgspec.convert({"containers": containers, **more}, PodSpec))
 
 
-def limited(found: PostProcessed, *limits: PodLimit, shape: PodShape | None = None) -> Limited:
+NOTHING: Targets = {}
+
+
+def limited(
+    found: PostProcessed,
+    *limits: PodLimit,
+    shape: PodShape | None = None,
+    published: Targets = NOTHING,
+) -> Limited:
     shape = shape or pod("app", "log")
     own = VpaLimits(pod=shape, claims=claims_of(shape.spec), limits=limits)
-    return within_limits(found, own, ESTIMATION)
+    return within_limits(found, own, ESTIMATION, published=published)
 
 
 APP, LOG = amounts("app", 3000, 300), amounts("log", 1000, 100)
@@ -248,8 +256,62 @@ def test_two_limits_apply_one_after_another() -> None:
 
 
 def test_without_limits_nothing_changes() -> None:
-    assert within_limits(BOTH, None, ESTIMATION).processed is BOTH
+    assert within_limits(BOTH, None, ESTIMATION, published=NOTHING).processed is BOTH
     assert limited(BOTH).processed is BOTH
+
+
+def walk(*rooms: LimitRoom, wanted: PostProcessed) -> list[dict[str, tuple[int, int]]]:
+    """Return the targets for these rooms; each is published before the next cycle."""
+    seen: list[dict[str, tuple[int, int]]] = []
+    published: Targets = {}
+    for each in rooms:
+        shape = pod(*(one.name for one in wanted.amounts))
+        found = limited(wanted, limit(each), shape=shape, published=published)
+        published = as_numbers((one.name, one.target) for one in found.processed.amounts)
+        seen.append(targets(found))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("rooms", "want"),
+    [
+        pytest.param([2000, 2100, 2199], [2000, 2000, 2000], id="less than ten percent more"),
+        pytest.param([2000, 2199, 2200], [2000, 2000, 2200], id="ten percent more in all"),
+        pytest.param([2000, 1999], [2000, 1999], id="it doesn't fit any more"),
+        pytest.param([2000, 1999, 2000], [2000, 1999, 1999], id="less and more again"),
+        pytest.param([3700, 3999], [3700, 3700], id="almost what is wanted"),
+        pytest.param([3700, 4000], [3700, 4000], id="what is wanted"),
+    ],
+)
+def test_a_lowered_target_does_not_follow_each_move_of_a_room(
+    rooms: list[int], want: list[int]
+) -> None:
+    """Its lower bound would rise with it, and the updater would replace all pods at once."""
+    seen = walk(*(room(cpu, 1000) for cpu in rooms), wanted=processed(amounts("app", 4000, 100)))
+
+    assert [each["app"][0] for each in seen] == want
+
+
+def test_cpu_and_memory_grow_separately() -> None:
+    seen = walk(room(2000, 200), room(2100, 220), wanted=BOTH)
+
+    assert seen == [{"app": (1500, 150), "log": (500, 50)}, {"app": (1500, 165), "log": (500, 55)}]
+
+
+def test_a_container_without_a_published_target_gets_what_fits() -> None:
+    published = {"app": {CPU: 1500, MEMORY: 300 * MIB}}
+
+    found = limited(BOTH, limit(room(2100, 400)), published=published)
+
+    assert targets(found) == {"app": (1575, 300), "log": (525, 100)}
+
+
+def test_a_published_target_above_the_recommendation_counts_as_much_as_this() -> None:
+    published = {"app": {CPU: 900, MEMORY: 300 * MIB}, "log": {CPU: 3000, MEMORY: 100 * MIB}}
+
+    found = limited(BOTH, limit(room(2000, 400)), published=published)
+
+    assert targets(found) == {"app": (900, 300), "log": (1000, 100)}
 
 
 # Any pods and rooms
@@ -283,16 +345,23 @@ shapes = st.builds(
 )
 
 
-@given(containers, minimums, st.lists(rooms, min_size=1, max_size=2), shapes)
+published_targets = st.dictionaries(
+    st.sampled_from(("app", "log", "proxy")),
+    st.fixed_dictionaries({CPU: numbers, MEMORY: numbers.map(lambda n: n * MIB)}),
+)
+
+
+@given(containers, minimums, st.lists(rooms, min_size=1, max_size=2), shapes, published_targets)
 def test_a_target_fits_a_known_node_or_a_condition_says_why_not(
     wanted: Mapping[str, tuple[int, int]],
     least: Mapping[str, Mapping[str, int]],
     of_limits: list[list[LimitRoom]],
     shape: PodShape,
+    published: Targets,
 ) -> None:
     before = processed(*(amounts(name, *each) for name, each in wanted.items()), least=least)
     limits = [limit(*each) for each in of_limits]
-    found = limited(before, *limits, shape=shape)
+    found = limited(before, *limits, shape=shape, published=published)
     claims: PodClaims = claims_of(shape.spec)
     needed = claims.needed(as_numbers((one.name, one.target) for one in found.processed.amounts))
     unmet = {each.condition for each in found.findings}

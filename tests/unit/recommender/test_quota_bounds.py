@@ -52,6 +52,7 @@ def workload(
     ratio: int = 2,
     uncapped: int | None = None,
     facts: ScopeFacts = FACTS,
+    published: int = 0,
     competes: bool = True,
 ) -> QuotaWorkload:
     """Return a workload whose pods have one scaled container; ``using`` are its present pods."""
@@ -85,6 +86,7 @@ def workload(
         facts=facts,
         sums=sums,
         claims=quota_claims(sums, wanted, pods),
+        published={name: pods * each.of({"app": published}) for name, each in sums.items()},
         competes=competes,
     )
 
@@ -204,8 +206,53 @@ def workload(
                 "web": workload(300, using=[200]),
                 "api": workload(500, competes=False, using=[200]),
             },
-            {"web": 300, "api": 200},
-            id="a VPA in mode Off doesn't compete: its pods stay as they are",
+            {"web": 300, "api": 300},
+            id="a VPA in mode Off doesn't compete: it may take what isn't used yet",
+        ),
+        pytest.param(
+            [quota("1", "750m")],
+            {
+                "web": workload(300, pods=4, using=[250, 250, 250]),
+                "api": workload(100, competes=False),
+            },
+            {"web": 250, "api": 250},
+            id="a workload that is scaled to zero may take what a surge doesn't use yet",
+        ),
+        pytest.param(
+            [quota("1", "1")],
+            {
+                "web": workload(200, pods=4, using=[200, 200, 200, 200]),
+                "api": workload(300, pods=2, using=[100, 100]),
+            },
+            {"web": 142, "api": 100},
+            id="a workload doesn't grow to its share while the others use more than theirs",
+        ),
+        pytest.param(
+            [quota("1", "970m")],
+            {
+                "web": workload(200, pods=4, using=[200, 200, 200, 170]),
+                "api": workload(300, pods=2, using=[100, 100]),
+            },
+            {"web": 142, "api": 115},
+            id="it grows into room that is free",
+        ),
+        pytest.param(
+            [quota("1", "1")],
+            {
+                "web": workload(200, pods=4, using=[200, 200, 200, 200]),
+                "api": workload(300, pods=3, using=[100, 100], published=90),
+            },
+            {"web": 117, "api": 90},
+            id="it keeps its published target if that is within its share",
+        ),
+        pytest.param(
+            [quota("1", "1")],
+            {
+                "web": workload(200, pods=4, using=[200, 200, 200, 200]),
+                "api": workload(300, pods=2, using=[100, 100], published=250),
+            },
+            {"web": 142, "api": 214},
+            id="and not if it is above its share",
         ),
         pytest.param(
             [quota("1", "500m")],
@@ -213,8 +260,8 @@ def workload(
                 "web": workload(300, using=[200]),
                 "api": workload(500, competes=False, using=[200]),
             },
-            {"web": 700, "api": 600},
-            id="a VPA in mode Off may take what the others leave",
+            {"web": 700, "api": 700},
+            id="whatever the others want",
         ),
     ],
 )

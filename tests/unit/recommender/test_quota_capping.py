@@ -1,6 +1,6 @@
 """Targets that are lowered to quotas, and the condition that states it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ from recommender.estimate.amount_selection import SelectedAmounts
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
 from recommender.estimate.quota_bounds import QuotaBound
 from recommender.estimate.quota_capping import WithinQuotas, within_quotas
-from recommender.estimate.quota_patience import QuotaWait
+from recommender.estimate.quota_patience import QuotaState, QuotaWait
 from recommender.estimate.step_reasons import StepReason
 from recommender.publish.quota_messages import quota_findings
 from recommender.publish.status import ConditionType
@@ -25,7 +25,8 @@ MIB = 1 << 20
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 NO_MINIMUMS: Targets = {}
 NOTHING: Targets = {}
-NO_WAITS: Mapping[str, QuotaWait] = {}
+NO_STATES: Mapping[str, QuotaState] = {}
+BOTH_RESOURCES = (CPU, MEMORY)
 
 
 def amounts(name: str, cpu: int, memory: int = GIB) -> ContainerAmounts:
@@ -75,11 +76,20 @@ def within(
     minimums: Targets = NO_MINIMUMS,
     *,
     published: Targets = NOTHING,
-    waits: Mapping[str, QuotaWait] = NO_WAITS,
+    was_lowered: Collection[str] = BOTH_RESOURCES,
+    states: Mapping[str, QuotaState] = NO_STATES,
     now: datetime = NOW,
 ) -> WithinQuotas:
     lowest = {one.name: {CPU: 1, MEMORY: 1, **minimums.get(one.name, {})} for one in found.amounts}
-    return within_quotas(found, bounds, lowest, published=published, waits=waits, now=now)
+    return within_quotas(
+        found,
+        bounds,
+        lowest,
+        published=published,
+        was_lowered=was_lowered,
+        states=states,
+        now=now,
+    )
 
 
 def targets(found: WithinQuotas, resource: str = CPU) -> list[int]:
@@ -160,9 +170,9 @@ WHOLE: Targets = {"app": {CPU: 300}, "log": {CPU: 100}}
         pytest.param(
             [bound(200)], {"app": {CPU: 300}}, [150, 50], id="a container is new: what fits"
         ),
-        pytest.param([bound(400)], HALF, [300, 100], id="the unlowered targets fit"),
         pytest.param([bound(219)], HALF, [150, 50], id="less than ten percent more: they stay"),
-        pytest.param([bound(220)], HALF, [165, 55], id="ten percent more"),
+        pytest.param([bound(220)], HALF, [150, 50], id="ten percent more: they wait"),
+        pytest.param([bound(400)], HALF, [150, 50], id="so do they if all that is wanted fits"),
         pytest.param([bound(200)], HALF, [150, 50], id="what is published just fits"),
         pytest.param([bound(199)], HALF, [150, 50], id="it doesn't fit now, and stays"),
         pytest.param([bound(199)], WHOLE, [300, 100], id="so do targets that weren't lowered"),
@@ -189,26 +199,47 @@ def test_a_minimum_that_was_raised_counts_at_once() -> None:
     assert targets(found) == [150, 60]
 
 
-def test_after_half_an_hour_the_targets_are_lowered() -> None:
-    waits, seen = NO_WAITS, []
+@pytest.mark.parametrize(
+    ("most", "then"),
+    [
+        pytest.param(160, [120, 40], id="they are lowered"),
+        pytest.param(220, [165, 55], id="they grow by ten percent"),
+        pytest.param(400, [300, 100], id="they grow to what is wanted"),
+    ],
+)
+def test_after_half_an_hour_the_targets_move(most: int, then: list[int]) -> None:
+    states, seen = NO_STATES, []
     for minute in range(32):
         now = NOW + timedelta(minutes=minute)
-        found = within(BOTH, [bound(160)], published=HALF, waits=waits, now=now)
-        waits = found.waits
+        found = within(BOTH, [bound(most)], published=HALF, states=states, now=now)
+        states = found.states
         seen.append(targets(found))
-    assert seen == [[150, 50]] * 30 + [[120, 40]] * 2, "also if it isn't published yet"
+    assert seen == [[150, 50]] * 30 + [then] * 2, "also if it isn't published yet"
+
+
+@pytest.mark.parametrize(
+    ("was_lowered", "then"),
+    [
+        pytest.param((MEMORY,), [165, 55], id="another resource is lowered"),
+        pytest.param((CPU,), [150, 50], id="this one is"),
+    ],
+)
+def test_targets_that_are_not_lowered_grow_at_once(
+    was_lowered: Collection[str], then: list[int]
+) -> None:
+    assert targets(within(BOTH, [bound(220)], published=HALF, was_lowered=was_lowered)) == then
 
 
 def test_resources_wait_separately() -> None:
     published = {name: {CPU: 300, MEMORY: GIB} for name in ("app", "log")}
-    waits = {CPU: QuotaWait(since=NOW - timedelta(hours=1), fitting={"app": 150, "log": 50})}
+    states = {CPU: QuotaWait(since=NOW - timedelta(hours=1), fitting={"app": 150, "log": 50})}
     bounds = [bound(200), bound(GIB, "requests.memory")]
 
-    found = within(BOTH, bounds, published=published, waits=waits)
+    found = within(BOTH, bounds, published=published, states=states)
 
     assert targets(found) == [150, 50]
     assert targets(found, MEMORY) == [GIB, GIB]
-    assert found.waits[MEMORY].since == NOW
+    assert found.states[MEMORY] == QuotaWait(since=NOW, fitting={"app": GIB // 2, "log": GIB // 2})
 
 
 def test_a_pod_that_fits_has_no_condition() -> None:
@@ -278,6 +309,48 @@ def test_the_condition_states_until_when_targets_stay() -> None:
         "ResourceQuota team allows 800m of requests.cpu, of which other pods use 200m. Each of the "
         "3 pods of a rollout may use 200m, but the target stays at 400m until 12:30 UTC."
     )
+
+
+GROWS = (
+    "app, log: targets are lowered so that the pods of a rollout fit. They may grow at 12:30 UTC, "
+    "if the room is still there. "
+)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        pytest.param(
+            [bound(220)],
+            GROWS + "ResourceQuota team allows 860m of requests.cpu, of which other pods use 200m. "
+            "Each of the 3 pods of a rollout may use 220m, and the recommendation wants 400m.",
+            id="by ten percent",
+        ),
+        pytest.param(
+            [bound(400)],
+            GROWS + "ResourceQuota team allows 1400m of requests.cpu, of which other pods use "
+            "200m. Each of the 3 pods of a rollout may use 400m, and the recommendation wants "
+            "400m.",
+            id="to what is wanted",
+        ),
+    ],
+)
+def test_the_condition_states_when_targets_may_grow(
+    bounds: Sequence[QuotaBound], message: str
+) -> None:
+    (found,) = quota_findings(within(BOTH, bounds, published=HALF))
+
+    assert (found.reason, found.message) == ("TargetsLowered", message)
+
+
+def test_targets_that_have_just_reached_their_minimum_wait_for_nothing() -> None:
+    least = {"app": {CPU: 120}, "log": {CPU: 40}}
+    old = QuotaWait(since=NOW - timedelta(hours=1), fitting={"app": 120, "log": 40})
+
+    found = within(BOTH, [bound(100)], least, published=HALF, states={CPU: old})
+
+    assert targets(found) == [120, 40]
+    assert [each.reason for each in quota_findings(found)] == ["RolloutDoesNotFit"]
 
 
 def test_published_targets_at_their_minimum_wait_for_nothing() -> None:

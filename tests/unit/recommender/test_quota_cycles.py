@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from common.api.autoscaling import VerticalPodAutoscaler, VpaStatus
+from common.api.autoscaling import VerticalPodAutoscaler, VpaCondition, VpaStatus
 from common.api.core import ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus
 from common.api.meta import ObjectMeta
 from common.recommendation.amounts import ContainerAmounts
@@ -35,11 +35,11 @@ from recommender.estimate.quota_bounds import (
     quota_claims,
 )
 from recommender.estimate.quota_capping import WithinQuotas, within_quotas
-from recommender.estimate.quota_patience import QuotaWait
+from recommender.estimate.quota_patience import QuotaState
 from recommender.estimate.step_reasons import StepReason
 from recommender.model.patience import PATIENCE
 from recommender.publish.quota_messages import quota_findings
-from recommender.publish.status import to_status
+from recommender.publish.status import ConditionType, lowered_resources, to_status
 from updater.evaluate.drift import measure
 from updater.evaluate.update_verdict import WANTS_UPDATE, Thresholds, judge
 
@@ -101,7 +101,7 @@ class Cluster:
     now: datetime = START
     vpa: VerticalPodAutoscaler = field(default_factory=vpa)
     published: ContainerAmounts | None = None
-    waits: Mapping[str, QuotaWait] = field(default_factory=dict)
+    states: Mapping[str, QuotaState] = field(default_factory=dict)
     found: WithinQuotas | None = None
     targets: list[int] = field(default_factory=list)  # published, without repetitions
     evictions: int = 0
@@ -117,12 +117,16 @@ class Cluster:
             self._bounds(),
             {"app": {CPU: 10, MEMORY: 1}},
             published=as_numbers((one.name, one.target) for one in published),
-            waits=self.waits,
+            was_lowered=lowered_resources(self.vpa.status, ConditionType.CAPPED_BY_QUOTA),
+            states=self.states,
             now=self.now,
         )
-        self.waits = self.found.waits
+        self.states = self.found.states
         (self.published,) = self.found.processed.amounts
-        status = VpaStatus(recommendation=to_status((self.published,)))
+        conditions = tuple(
+            VpaCondition(type=each.condition, status="True") for each in quota_findings(self.found)
+        )
+        status = VpaStatus(recommendation=to_status((self.published,)), conditions=conditions)
         self.vpa = structs.replace(self.vpa, status=status)
         target = self.published.target[CPU].milli
         if self.targets[-1:] != [target]:
@@ -192,6 +196,12 @@ def cron_job(now: datetime) -> int:
     return OTHERS + (500 if (now - START) % timedelta(hours=1) < timedelta(minutes=10) else 0)
 
 
+def recreate(now: datetime) -> int:
+    """Return the usage of other pods: none for three minutes of each hour, by a Recreate."""
+    into = (now - START) % timedelta(hours=1)
+    return 0 if timedelta(minutes=10) <= into < timedelta(minutes=13) else OTHERS
+
+
 def scale_out(cluster: Cluster) -> None:
     """Add a replica, as a HorizontalPodAutoscaler does."""
     cluster.wanted += 1
@@ -200,6 +210,14 @@ def scale_out(cluster: Cluster) -> None:
 
 def lower_others_for_ever(cluster: Cluster) -> None:
     cluster.others = lambda _: OTHERS + 2000
+
+
+def others_leave(cluster: Cluster) -> None:
+    cluster.others = lambda _: 0
+
+
+def half_of_others_return(cluster: Cluster) -> None:
+    cluster.others = lambda _: OTHERS // 2
 
 
 @pytest.mark.parametrize(
@@ -212,6 +230,20 @@ def lower_others_for_ever(cluster: Cluster) -> None:
             [1500],
             0,
             id="a CronJob of another team runs each hour",
+        ),
+        pytest.param(
+            Cluster(replicas=replicas(3, 1500), others=recreate),
+            {},
+            [1500],
+            0,
+            id="another team rolls out with Recreate each hour",
+        ),
+        pytest.param(
+            Cluster(replicas=replicas(3, 1500)),
+            {10: others_leave},
+            [1500, 2500],
+            3,
+            id="another team leaves: the pods follow",
         ),
         pytest.param(
             Cluster(replicas=replicas(3, 1000), pending=timedelta(seconds=100)),
@@ -255,14 +287,29 @@ def test_four_hours(
     assert cluster.evictions == evictions
 
 
-def test_targets_follow_half_an_hour_later() -> None:
+@pytest.mark.parametrize(
+    ("event", "then"),
+    [
+        pytest.param(scale_out, 1200, id="less room"),
+        pytest.param(others_leave, 2500, id="more room"),
+    ],
+)
+def test_targets_follow_half_an_hour_later(event: Callable[[Cluster], None], then: int) -> None:
     cluster = Cluster(replicas=replicas(3, 1500))
     minutes = PATIENCE // MINUTE
 
-    run(cluster, (minutes + 10) / 60, at={10: scale_out})
+    run(cluster, (minutes + 10) / 60, at={10: event})
     assert cluster.targets == [1500]
     run(cluster, 1 / 60, at={})
-    assert cluster.targets == [1500, 1200]
+    assert cluster.targets == [1500, then]
+
+
+def test_a_target_grows_to_the_smallest_that_fitted_within_half_an_hour() -> None:
+    cluster = Cluster(replicas=replicas(3, 1500))
+
+    run(cluster, 1, at={10: others_leave, 20: half_of_others_return})
+
+    assert cluster.targets == [1500, 2000]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +347,8 @@ def test_rollouts_fit_the_quota_or_a_condition_says_why_not(
 ) -> None:
     """Minutes until the cycle, usage of others and demands change from cycle to cycle."""
     published: dict[int, Targets] = {}
-    waits: dict[int, Mapping[str, QuotaWait]] = {}
+    was_lowered = set[int]()
+    states: dict[int, Mapping[str, QuotaState]] = {}
     now = START
     for minutes, others, demands in cycles:
         now += minutes * MINUTE
@@ -313,7 +361,8 @@ def test_rollouts_fit_the_quota_or_a_condition_says_why_not(
                 bounds[key],
                 {"app": {CPU: each.least, MEMORY: 1}},
                 published=published.get(key, {}),
-                waits=waits.get(key, {}),
+                was_lowered={CPU} if key in was_lowered else (),
+                states=states.get(key, {}),
                 now=now,
             )
             (amounts,) = found.processed.amounts
@@ -321,5 +370,9 @@ def test_rollouts_fit_the_quota_or_a_condition_says_why_not(
             assert min(each.least, each.wanted) <= target <= each.wanted
             unmet = unmet or any(not one.is_met for one in found.findings)
             total += each.pods * target
-            published[key], waits[key] = {"app": {CPU: target}}, found.waits
+            published[key], states[key] = {"app": {CPU: target}}, found.states
+            if target < each.wanted:
+                was_lowered.add(key)
+            else:
+                was_lowered.discard(key)
         assert total <= HARD or unmet

@@ -201,6 +201,18 @@ def test_the_pods_of_a_rollout(found: QuotaWorkload | None, number: int) -> None
             201,
             id="a pod that is being deleted still counts, and its successor too",
         ),
+        pytest.param(
+            [pod(), pod(deleted=True)],
+            PodCounts(wanted=2, existing=2, counts_deleted=True),
+            200,
+            id="in a StatefulSet its successor is created after it has gone",
+        ),
+        pytest.param(
+            [pod(), pod(deleted=True)],
+            PodCounts(wanted=3, existing=3, counts_deleted=True),
+            201,
+            id="a third pod of it is Pending",
+        ),
         pytest.param([pod(), pod(), pod()], ONE, 300, id="more pods than the controller counts"),
         pytest.param([pod(), pod()], None, 200, id="a controller without a number"),
         pytest.param([pod(overhead={"cpu": "5m"})], ONE, 105, id="overhead"),

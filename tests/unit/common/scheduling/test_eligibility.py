@@ -39,6 +39,13 @@ def requiring(*requirements: tuple[str, str, list[str]]) -> SchedulingRules:
     return terms({"matchExpressions": expressions})
 
 
+def term(**labels: str) -> object:
+    expressions = [
+        {"key": key, "operator": "In", "values": [value]} for key, value in labels.items()
+    ]
+    return {"matchExpressions": expressions}
+
+
 def terms(*given: object) -> SchedulingRules:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": given}}
     affinity = msgspec.json.encode({"affinity": {"nodeAffinity": required}})
@@ -207,6 +214,9 @@ ADDED = rules(
         {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     ]}"""
 )
+SSD_OF_WEB = requiring(("disk", "In", ["ssd"]), ("team", "In", ["web"]))
+BOTH = terms(term(disk="ssd"), term(disk="nvme"))
+BOTH_OF_WEB = terms(term(disk="ssd", team="web"), term(disk="nvme", team="web"))
 OF_DAEMON_SET = terms(
     {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
 )
@@ -222,6 +232,11 @@ ORIGINS = [
     ("equal affinity", SSD, SSD, True),
     ("the template got an affinity", ANYWHERE, SSD, False),
     ("the template got another affinity", SSD, requiring(("disk", "In", ["hdd"])), False),
+    ("admission added a requirement", SSD_OF_WEB, SSD, True),
+    ("the template got a requirement", SSD, SSD_OF_WEB, False),
+    ("admission added one to each of two terms", BOTH_OF_WEB, BOTH, True),
+    ("the template got another term", SSD, BOTH, False),
+    ("the template lost a term", BOTH, SSD, False),
     ("a DaemonSet without an affinity", OF_DAEMON_SET, ANYWHERE, True),
     ("a DaemonSet replaces the affinity in its pods", OF_DAEMON_SET, SSD, False),
 ]

@@ -116,20 +116,35 @@ def test_pods_during_a_rollout(workload: Any, wanted: int, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "existing"),
+    ("workload", "existing", "counts_deleted"),
     [
-        pytest.param(made(Deployment, {}, {"replicas": 5}), 5, id="Deployment"),
-        pytest.param(made(StatefulSet, {}, {"replicas": 2}), 2, id="StatefulSet"),
-        pytest.param(made(Workload, {}, {"replicas": 3}), 3, id="ReplicaSet"),
-        pytest.param(made(DaemonSet, {}, {"currentNumberScheduled": 4}), 4, id="DaemonSet"),
-        pytest.param(made(Job, {}, {"active": 2}), 2, id="Job"),
+        pytest.param(made(Deployment, {}, {"replicas": 5}), 5, False, id="Deployment"),
+        pytest.param(
+            made(StatefulSet, {}, {"replicas": 2}),
+            2,
+            True,
+            id="StatefulSet, with those that are being deleted",
+        ),
+        pytest.param(made(Workload, {}, {"replicas": 3}), 3, False, id="ReplicaSet"),
+        pytest.param(
+            made(ReplicationController, {}, {"replicas": 3}), 3, False, id="ReplicationController"
+        ),
+        pytest.param(
+            made(DaemonSet, {}, {"currentNumberScheduled": 4}),
+            4,
+            True,
+            id="DaemonSet, with those that are being deleted",
+        ),
+        pytest.param(made(Job, {}, {"active": 2}), 2, False, id="Job"),
     ],
 )
-def test_pods_that_exist_are_those_in_the_status(workload: Any, existing: int) -> None:
+def test_pods_that_exist_are_those_in_the_status(
+    workload: Any, existing: int, *, counts_deleted: bool
+) -> None:
     counts = pod_counts(workload)
 
     assert counts is not None
-    assert counts.existing == existing
+    assert (counts.existing, counts.counts_deleted) == (existing, counts_deleted)
 
 
 @pytest.mark.parametrize(
