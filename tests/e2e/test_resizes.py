@@ -18,6 +18,7 @@ _BUSY = {"cpu": "600m", "memory": "200Mi"}
 _EXACT = {"resources": {"requests": LARGE, "limits": LARGE}}  # makes a pod Guaranteed
 # Less than a quarter above the smallest target, so that memory goes down in one step.
 _ABOVE = {"cpu": "800m", "memory": "320Mi"}
+_LISTED = 11  # pods; the usage of fewer is read one by one
 
 
 def _bounded(**bounds: Mapping[str, str]) -> Object:
@@ -124,10 +125,11 @@ async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) 
 async def test_memory_limits_shrink_in_place_and_the_qos_class_stays_guaranteed(
     case: Case,
 ) -> None:
-    await case.deploy("web", container={"resources": {"requests": _ABOVE, "limits": _ABOVE}})
-    before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web")}
+    sizes = {"resources": {"requests": _ABOVE, "limits": _ABOVE}}
+    await case.deploy("web", replicas=_LISTED, container=sizes)
+    before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web", _LISTED)}
     await case.create_vpa("web", "InPlace")
-    pods = await case.wait_until_applied("web")
+    pods = await case.wait_until_applied("web", _LISTED)
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     for pod in pods:
