@@ -85,8 +85,8 @@ def _after_patience(
 ) -> Settled:
     """Return the targets to which the published ones move when they have waited long enough.
 
-    The wait goes on until they are published. Then another one begins if they don't fit, unless
-    they can't be lowered further.
+    The wait goes on until they are published. Another one begins at once if they could grow
+    further, or don't fit and could be lowered further.
     """
     grows = total(fitting) > total(kept)
     begun = QuotaWait(since=now, fitting=fitting, grows=grows)
@@ -99,5 +99,8 @@ def _after_patience(
     going_on = replace(last, fitting=nearest)
     if now < going_on.until:
         return kept, going_on
-    is_enough = fits(moved) or total(fitting) >= total(moved)
-    return moved, going_on if is_enough else begun
+    if grows:
+        moves_again = grows_enough(moved, fitting, wanted)
+    else:
+        moves_again = not fits(moved) and total(fitting) < total(moved)
+    return moved, begun if moves_again else going_on

@@ -81,8 +81,8 @@ def test_a_target_that_is_refused_is_lowered(bounds: list[int], targets: list[in
             id="the smallest that fitted within this time",
         ),
         pytest.param(
-            [120] + [150] * 61,
-            [100] * 30 + [120] * 31 + [150],
+            [120] + [150] * 60,
+            [100] * 30 + [120] * 30 + [150],
             id="a larger one has another half an hour",
         ),
         pytest.param([200] * 31, [100] * 30 + [200], id="the wanted target"),
