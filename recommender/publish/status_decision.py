@@ -305,7 +305,14 @@ def _within_all(
     if context.limits is None and not context.quotas:
         return Limited(processed=processed), {}
     published = _published_targets(vpa)
-    limited = within_limits(processed, context.limits, estimation, published=published)
+    was_lowered = lowered_resources(vpa.status, ConditionType.CAPPED_BY_QUOTA)
+    was_lowered &= {bound.resource for bound in context.quotas}
+    limited = within_limits(
+        processed,
+        context.limits,
+        estimation,
+        published=_without(was_lowered, published),
+    )
     if not context.quotas:
         return limited, {}
     names = tuple(one.name for one in processed.amounts)
@@ -314,7 +321,7 @@ def _within_all(
         context.quotas,
         lowest_targets(processed.stages, names, estimation),
         published=published,
-        was_lowered=lowered_resources(vpa.status, ConditionType.CAPPED_BY_QUOTA),
+        was_lowered=was_lowered,
         states=record.quota_states,
         now=context.now,
     )
@@ -325,6 +332,13 @@ def _within_all(
 def _published_targets(vpa: VerticalPodAutoscaler) -> Targets:
     stated = recommended_amounts(vpa.status).values()
     return as_numbers((one.name, one.target) for one in stated)
+
+
+def _without(resources: AbstractSet[str], targets: Targets) -> Targets:
+    return {
+        name: {resource: each for resource, each in own.items() if resource not in resources}
+        for name, own in targets.items()
+    }
 
 
 def _little_history(

@@ -8,6 +8,7 @@ import pytest
 from common.api.autoscaling import VerticalPodAutoscaler
 from common.api.core import ResourceQuota
 from common.kube import endpoints
+from common.kube.node_autoscalers import NODE_POOLS
 from common.kube.watch import WatchProtocol
 from fake_api import FakeApi, Reply, listing, named, status, watch_line
 from recommender_harness import (
@@ -15,6 +16,7 @@ from recommender_harness import (
     Running,
     conditions,
     deployment,
+    node,
     pod,
     prepare,
     published,
@@ -28,6 +30,7 @@ from recommender_harness import (
 )
 
 CONDITION = "CappedByQuota"
+AUTOSCALER = "GET /api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 QUOTAS = f"GET {endpoints.RESOURCE_QUOTAS.collection()}"
 USUAL = {"cpu": "126m", "memory": "250Mi"}  # without a quota
 
@@ -117,6 +120,27 @@ async def test_a_target_that_cannot_be_met_is_published_at_its_minimum() -> None
             "ResourceQuota team allows 200m of requests.cpu, of which other pods use 0. "
             "Each of the 2 pods of a rollout may use 100m, but it needs at least 120m."
         )
+
+
+async def test_a_target_that_a_quota_lowers_a_little_below_a_node_keeps_both_conditions() -> None:
+    one = vpa()
+    async with FakeApi() as api:
+        prepare(
+            api,
+            deployments=[workload()],
+            pods=[running_pod()],
+            nodes=[node("small", cpu="120m", memory="4Gi")],
+            resourcequotas=[quota(requests_cpu="115m")],
+            verticalpodautoscalers=[one],
+        )
+        for route in (f"GET {NODE_POOLS.collection()}", AUTOSCALER):
+            api.on(route, status(404, "NotFound"))
+        async with running(api) as process:
+            for _ in range(2):
+                await process.cycle()
+                apply_write(api, process, one)
+                assert target(api)["cpu"] == "115m"
+                assert {CONDITION, "CappedByNodes"} <= conditions(api).keys()
 
 
 async def test_a_quota_on_limits_lowers_requests_by_their_ratio() -> None:
