@@ -114,12 +114,10 @@ async def test_regular_init_containers_get_nothing_that_is_meant_for_sidecars(ca
         on_delete = {"type": "OnDelete", "rollingUpdate": None}
         await case.edit(STATEFUL_SETS, "web", updateStrategy=on_delete, template=template)
         target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
-        await case.create_vpa(
-            "web", "InPlaceOrRecreate", recommenders=OTHER_RECOMMENDER, targetRef=target
-        )
+        await case.create_vpa("web", "Initial", recommenders=OTHER_RECOMMENDER, targetRef=target)
         await case.set_recommendation("web", app=LARGE, proxy=_SMALL, migrate=LARGE)
         await case.cluster.kubectl("delete", "pod", "web-1", namespace=case.namespace)
-        wanted = {"web-0": _SMALL, "web-1": LARGE}
+        wanted = {"web-0": LARGE, "web-1": LARGE}
 
         async def matching() -> bool:
             pods = {pod["metadata"]["name"]: pod for pod in await case.pods("web")}
@@ -128,6 +126,10 @@ async def test_regular_init_containers_get_nothing_that_is_meant_for_sidecars(ca
                 for name in wanted
             )
 
+        await case.wait_until_ready("web")
+        assert await matching()
+        wanted["web-0"] = _SMALL
+        await case.edit(VPAS, "web", updatePolicy={"updateMode": "InPlaceOrRecreate"})
         await case.cluster.wait_for(matching, "the sidecar is resized, the plain container isn't")
         await case.cluster.wait_for_cycles(UPDATER, 8)
         assert await matching()

@@ -122,14 +122,15 @@ async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) 
     assert not case.resizes() + case.resizes(code=422) + case.evictions()
 
 
+@pytest.mark.parametrize("replicas", [2, _LISTED])
 async def test_memory_limits_shrink_in_place_and_the_qos_class_stays_guaranteed(
-    case: Case,
+    case: Case, replicas: int
 ) -> None:
     sizes = {"resources": {"requests": _ABOVE, "limits": _ABOVE}}
-    await case.deploy("web", replicas=_LISTED, container=sizes)
-    before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web", _LISTED)}
+    await case.deploy("web", replicas=replicas, container=sizes)
+    before = {pod["metadata"]["uid"] for pod in await case.wait_until_measured("web", replicas)}
     await case.create_vpa("web", "InPlace")
-    pods = await case.wait_until_applied("web", _LISTED)
+    pods = await case.wait_until_applied("web", replicas)
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert not any(map(restarts, pods))
     for pod in pods:

@@ -51,8 +51,10 @@ async def test_a_component_uses_the_replacement_of_an_invalid_token(
             await cluster.client.delete(SECRETS, first, namespace=SYSTEM)
 
             async def refused() -> bool:
+                # It fails while a pod of the former Deployment ends.
                 target = f"deployment/{RECOMMENDER}"
-                return "Unauthorized" in await cluster.kubectl("logs", target, namespace=SYSTEM)
+                _, printed = await cluster.kubectl.run("logs", target, namespace=SYSTEM)
+                return "Unauthorized" in printed
 
             await cluster.wait_for(refused, "the old token is refused")
             await cluster.client.patch(
