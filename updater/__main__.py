@@ -32,7 +32,7 @@ from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
 from updater.capacity.detection import CapacityDetection
 from updater.capacity.provisioner import Provisioner
-from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.capacity.provisioning_state import ProvisioningLimits
 from updater.capacity.request_client import RequestClient
 from updater.event_trigger import EventTrigger
 from updater.execute import RateLimits

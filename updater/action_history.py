@@ -7,10 +7,10 @@ from typing import TypeAlias
 from common.read_api.history import MOST_ENTRIES, History
 from common.read_model.updater import ActionOutcome, PastAction
 from common.recommendation.resource_changes import patch_changes, summary
+from updater.call_results import Accepted, Refused
 from updater.decision import Action
 from updater.eviction.breaker import ReplacementNote
 from updater.eviction.replacement_result import ReplacementResult
-from updater.fold import Accepted, Refused
 from updater.plan.actions import ResizePod
 from updater.plan.pod_outcome import PodOutcome
 from updater.plan.pod_readiness import has_finished_resize

@@ -15,9 +15,9 @@ from common.runtime.service import unless_stopped
 from common.target.owners import Controller
 from updater.action_history import ActionHistory
 from updater.actuation import PodActuator, TemplatePods
+from updater.call_results import Accepted, CallResult, NotSent, Refused, Tried
 from updater.decision import Decision, Reason, leave, wait
 from updater.failures import is_infeasible
-from updater.fold import Accepted, CallResult, NotSent, Refused, Tried
 from updater.metrics import UpdaterMetrics, VpaLabels
 from updater.plan.actions import EvictPod, PodPlan, ResizePod, TryReplacement
 from updater.plan.pod_outcome import PodOutcome

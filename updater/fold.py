@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from common.api.core import Pod
 from common.errors import DecodeError, KubeError, NotLeadingError
 from common.recommendation.resource_changes import ResourceChange, patch_changes
 from common.resources import MEMORY
 from common.target.owners import Controller
+from updater.call_results import Accepted, CallResult, NotSent, Refused, Tried
 from updater.capacity.capacity_requests import CapacityDemand
 from updater.capacity.reservations import FoundRoom, Reservation, pods_by_workload
 from updater.decision import Action, Decision, Reason, wait
@@ -32,39 +32,6 @@ from updater.state import CallRefused, PodMemory, SentResize
 
 # The default --request-timeout of an API server: a call may be carried out until then.
 LATEST = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The API server accepted the call; ``pod`` is the one in its answer."""
-
-    at: datetime
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The API server refused the call, or did not answer."""
-
-    at: datetime
-    error: KubeError
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The answer to a dry run: the pod as it would be stored, or the error."""
-
-    answer: Pod | KubeError | DecodeError
-
-
-@dataclass(frozen=True, slots=True)
-class NotSent:
-    """Nothing was sent; ``decision`` has the reason."""
-
-    decision: Decision
-
-
-CallResult: TypeAlias = Accepted | Refused | Tried | NotSent
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 
 from common.labels import Operator, Selector, canonical_labels
 from common.scheduling.pod_claims import PodShape
@@ -117,6 +118,7 @@ class Matching:
         self._label_sets: dict[str, dict[str, LabelSet]] = {}
         self._selectors: dict[str, Selectors] = {}
         self._matched: dict[VpaKey, set[LabelSet]] = {}
+        self._arrivals = 0  # of pods with a shape
 
     def __iter__(self) -> Iterator[LabelSet]:
         for label_sets in self._label_sets.values():
@@ -169,6 +171,18 @@ class Matching:
     def matched(self, vpa: VpaKey) -> set[LabelSet]:
         """Return the label sets that a VPA matches."""
         return self._matched[vpa]
+
+    def keep_shape(self, label_set: LabelSet, shape: PodShape | None) -> None:
+        """Keep the shape of a pod that came with these labels, if it has one."""
+        if shape is not None:
+            self._arrivals += 1
+            label_set.shape, label_set.shaped_at = shape, self._arrivals
+
+    def newest_shape(self, vpa: VpaKey) -> PodShape | None:
+        """Return the shape of the pod that came last; None: no pod that the VPA matches has one."""
+        shaped = (each for each in self._matched[vpa] if each.shape is not None)
+        newest = max(shaped, key=attrgetter("shaped_at"), default=None)
+        return None if newest is None else newest.shape
 
     def drop_if_unused(self, label_set: LabelSet) -> None:
         """Drop a label set without pods and aggregates; rollouts leave many of them."""

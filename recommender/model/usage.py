@@ -69,7 +69,6 @@ class Usage:
         self.autoscalers: dict[VpaKey, Autoscaler] = {}
         self.selectors_version = 0  # incremented when a VPA changes
         self._vpa_numbers = ColumnTable()  # a row for each VPA, see Autoscaler.number
-        self._arrivals = 0  # of pods
 
     # Pods
 
@@ -93,10 +92,10 @@ class Usage:
                 sidecars=pod.sidecars,
             )
             label_set.enter(tracked.sidecars, tracked.regular)
-            self._keep_shape(label_set, shape)
+            self.matching.keep_shape(label_set, shape)
         elif tracked.label_set is not label_set:
             self._relabel(tracked, label_set, now)
-            self._keep_shape(label_set, shape)
+            self.matching.keep_shape(label_set, shape)
         tracked.active = pod.active
         for name in pod.containers:
             if name not in tracked.containers:
@@ -110,11 +109,6 @@ class Usage:
         for name in tracked.containers.keys() - set(pod.containers):
             self.containers.forget(tracked.containers.pop(name))
             label_set.regular[name] -= tracked.is_regular(name)
-
-    def _keep_shape(self, label_set: LabelSet, shape: PodShape | None) -> None:
-        if shape is not None:
-            self._arrivals += 1
-            label_set.shape, label_set.shaped_at = shape, self._arrivals
 
     def remove_pod(self, key: PodKey) -> None:
         """Remove a pod and its windows; its aggregates stay."""
@@ -200,11 +194,7 @@ class Usage:
 
     def pod_shape(self, key: VpaKey) -> PodShape | None:
         """Return the shape of the pod that came last; None: no pod that the VPA matches has one."""
-        newest, found = 0, None
-        for label_set in self.matching.matched(key):
-            if label_set.shape is not None and label_set.shaped_at > newest:
-                newest, found = label_set.shaped_at, label_set.shape
-        return found
+        return self.matching.newest_shape(key)
 
     def pod_containers(self, key: VpaKey) -> frozenset[str]:
         """Return the names of all containers in the tracked pods that the VPA matches."""

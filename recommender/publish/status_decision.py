@@ -6,29 +6,24 @@ Source: recommender.md sections 8 and 9; docs/deviations.md X72 and X80.
 import enum
 from array import array
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from common.api.autoscaling import UpdateMode, VerticalPodAutoscaler, VpaStatus
-from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU
-from common.scheduling.pod_claims import Targets, as_numbers
 from common.scheduling.room import Room
-from recommender.estimate.amount_selection import CurrentRecommendation, idle_containers
 from recommender.estimate.estimation import EstimationSettings
-from recommender.estimate.lowering import lowest_targets
 from recommender.estimate.post_processing import PostProcessed, PostProcessingSettings, post_process
 from recommender.estimate.quota_bounds import QuotaBound
-from recommender.estimate.quota_capping import within_quotas
 from recommender.estimate.quota_patience import QuotaState
 from recommender.estimate.step_reasons import StepReason
 from recommender.estimate.vpa_estimates import QUARTERS, ContainerEstimate, VpaEstimate
 from recommender.model.autoscalers import EVERY_OTHER, HistoryFlags
 from recommender.model.keys import VpaKey
 from recommender.model.usage import Usage
-from recommender.publish.pod_limits import Limited, VpaLimits, within_limits
-from recommender.publish.quota_messages import quota_findings
+from recommender.publish.limited_targets import within_all_limits
+from recommender.publish.pod_limits import Limited, VpaLimits
+from recommender.publish.published_amounts import current_recommendation
 from recommender.publish.status import (
     ConditionType,
     LittleHistory,
@@ -36,11 +31,8 @@ from recommender.publish.status import (
     is_provided,
     is_true,
     kept_status,
-    lowered_resources,
     next_status,
     open_status,
-    recommended_amounts,
-    stale_containers,
 )
 from recommender.publish.status_decision_cache import CachedDecision, DecisionInputs, tolerance
 from recommender.publish.status_difference import MAX_DELAY, is_due, status_difference
@@ -48,7 +40,6 @@ from recommender.sources.conversion import vpa_key, written_mode
 from recommender.sources.target_resolution import LoadedVpa
 
 _ABSENCE_REPORTED_EVERY = timedelta(minutes=30)
-_LOWERING = (ConditionType.CAPPED_BY_NODES, ConditionType.CAPPED_BY_QUOTA)
 
 StatusLabels = tuple[str, bool, bool, bool]
 """Update mode, and whether it has a recommendation, pods, and an unsupported configuration."""
@@ -225,9 +216,22 @@ def _decide_again(
         settings.publication,
         annotations=vpa.metadata.annotations or {},
         policy=vpa.spec.resource_policy,
-        current=_current_recommendation(loaded, estimated, context),
+        current=current_recommendation(
+            loaded,
+            estimated,
+            context.usage,
+            publishes_without_samples=settings.publication.without_samples,
+        ),
     )
-    limited, states = _within_all(processed, vpa, record, context)
+    limited, states = within_all_limits(
+        processed,
+        vpa,
+        limits=context.limits,
+        quotas=context.quotas,
+        states=record.quota_states,
+        estimation=settings.estimation,
+        now=now,
+    )
     processed = limited.processed
     findings = _findings(loaded, estimated, limited, pods, context)
     wanted, kept = _wanted(loaded, findings, now)
@@ -291,56 +295,6 @@ def _findings(
     )
 
 
-def _within_all(
-    processed: PostProcessed,
-    vpa: VerticalPodAutoscaler,
-    record: VpaRecord,
-    context: DecisionContext,
-) -> tuple[Limited, Mapping[str, QuotaState]]:
-    """Lower targets so that the pod fits a node, and then so that its rollout fits the quotas.
-
-    Return the states of targets that quotas bound, too.
-    """
-    estimation = context.settings.estimation
-    if context.limits is None and not context.quotas:
-        return Limited(processed=processed), {}
-    published = _published_targets(vpa)
-    was_lowered = lowered_resources(vpa.status, ConditionType.CAPPED_BY_QUOTA)
-    was_lowered &= {bound.resource for bound in context.quotas}
-    limited = within_limits(
-        processed,
-        context.limits,
-        estimation,
-        published=_without(was_lowered, published),
-    )
-    if not context.quotas:
-        return limited, {}
-    names = tuple(one.name for one in processed.amounts)
-    within = within_quotas(
-        limited.processed,
-        context.quotas,
-        lowest_targets(processed.stages, names, estimation),
-        published=published,
-        was_lowered=was_lowered,
-        states=record.quota_states,
-        now=context.now,
-    )
-    findings = (*limited.findings, *quota_findings(within))
-    return replace(limited, processed=within.processed, findings=findings), within.states
-
-
-def _published_targets(vpa: VerticalPodAutoscaler) -> Targets:
-    stated = recommended_amounts(vpa.status).values()
-    return as_numbers((one.name, one.target) for one in stated)
-
-
-def _without(resources: AbstractSet[str], targets: Targets) -> Targets:
-    return {
-        name: {resource: each for resource, each in own.items() if resource not in resources}
-        for name, own in targets.items()
-    }
-
-
 def _little_history(
     published: Sequence[ContainerEstimate], settings: EstimationSettings
 ) -> LittleHistory | None:
@@ -379,45 +333,6 @@ def _wanted(
     ):
         return kept_status(vpa, findings, now), StepReason.HISTORY_MISSING
     return next_status(vpa, findings, now), None
-
-
-def _current_recommendation(
-    loaded: LoadedVpa, estimated: Sequence[ContainerEstimate], context: DecisionContext
-) -> CurrentRecommendation:
-    """Return the published recommendation; empty if the estimates don't depend on it."""
-    vpa, usage = loaded.vpa, context.usage
-    history_flags = usage.autoscalers[vpa_key(vpa)].history_flags
-    stale: AbstractSet[str] = frozenset()
-    idle: Mapping[str, AbstractSet[str]] = {}
-    if not context.settings.publication.without_samples:
-        stale = stale_containers(vpa.status) | history_flags.expired
-        if not loaded.resolution.unsupported:
-            idle = idle_containers(usage, vpa, {one.container for one in estimated})
-    is_known = all(set(one.target) <= one.observed for one in estimated)
-    if is_known and not (stale or idle):
-        return CurrentRecommendation()
-    is_current = vpa.status.observed_generation == vpa.metadata.generation
-    if EVERY_OTHER in history_flags.outdated and not is_current:
-        return CurrentRecommendation()
-    is_lowered = any(is_true(vpa.status, each) for each in _LOWERING)
-    amounts = {
-        name: _before_lowering(one) if is_lowered else one
-        for name, one in recommended_amounts(vpa.status).items()
-        if name not in history_flags.outdated
-    }
-    idle = {name: controlled for name, controlled in idle.items() if name in amounts}
-    return CurrentRecommendation(
-        amounts=amounts, stale=stale, killed=history_flags.killed, idle=idle
-    )
-
-
-def _before_lowering(published: ContainerAmounts) -> ContainerAmounts:
-    """Return published amounts as they were before they were lowered together with others.
-
-    Otherwise amounts that stay without samples would be lowered again in each cycle. The policy
-    caps them again.
-    """
-    return replace(published, target={**published.target, **published.uncapped_target})
 
 
 def _cached(

@@ -8,7 +8,7 @@ from common.kube.client import KubeClient
 from common.runtime.clock import Clock
 from common.runtime.object_errors import ObjectErrors
 from updater.capacity.provisioner import Provisioner
-from updater.capacity.provisioning_plan import ProvisioningLimits
+from updater.capacity.provisioning_state import ProvisioningLimits
 from updater.capacity.request_client import RequestClient
 from updater.snapshot.caches import Caches
 

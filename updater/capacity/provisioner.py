@@ -20,14 +20,16 @@ from updater.capacity.capacity_requests import (
     RequestStage,
 )
 from updater.capacity.provisioning_plan import (
-    NO_STATE,
     CapacityObject,
-    ProvisioningLimits,
     ProvisioningPlan,
-    paused,
     plan_provisioning,
-    request_of_pause,
     settle,
+)
+from updater.capacity.provisioning_state import (
+    NO_STATE,
+    ProvisioningLimits,
+    paused,
+    request_of_pause,
 )
 from updater.capacity.request_client import NotCreated, RequestClient
 from updater.snapshot.live_pod import LivePod

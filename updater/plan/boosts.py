@@ -9,9 +9,8 @@ from updater.plan.actions import ResizePod
 from updater.plan.assessment import Steps, Undecided
 from updater.plan.candidate import note_kills, plan_unboost
 from updater.plan.pod_outcome import PodOutcome, Subject
-from updater.plan.resize_choice import rollout_holds
 from updater.plan.vpa_plan import VpaPlan
-from updater.resize.resize_decision import not_sent
+from updater.resize.resize_decision import not_sent, rollout_holds
 from updater.resize.startup_boost_end import (
     boost_duration,
     decide_unboost,

@@ -3,12 +3,9 @@
 from dataclasses import dataclass, replace
 
 from common.api.autoscaling import UpdateMode
-from common.api.core import Pod
 from common.recommendation.preflight import Refusal
-from common.resources import CPU, MEMORY, cpu_quantity, memory_quantity
 from common.scheduling.room import room_of_pod
 from updater.decision import Action, Decision, Reason, evict, resize, wait
-from updater.eviction.disruption_budget import ReplicaGroup
 from updater.plan.actions import ResizePod
 from updater.plan.assessment import Undecided
 from updater.plan.candidate_resize import plan_candidate_part
@@ -17,8 +14,8 @@ from updater.plan.vpa_plan import VpaPlan
 from updater.resize.infeasible_resize import (
     Infeasible,
     Part,
-    Targets,
     lower_somewhere,
+    lowest,
     spec_requests,
 )
 from updater.resize.memory_decrease import first_hold
@@ -28,12 +25,13 @@ from updater.resize.resize_decision import (
     Attempt,
     decide_resize,
     instead_of_eviction,
+    rollout_holds,
     why_closed,
 )
 from updater.resize.resize_plan import ResizePlan
 from updater.resize.resize_status import ResizeStatus, resize_status
 from updater.resize.resize_timeouts import overdue, unfinished
-from updater.snapshot.live_node import NodeCapacity, has_improved, node_capacity
+from updater.snapshot.live_node import has_improved, node_capacity
 
 _WAITING = (
     ResizeStatus.DEFERRED,
@@ -155,7 +153,7 @@ class ResizeChoice:
             since = resizing_since(self._pod, self._memory) or self._now
         targets = part.rest
         if infeasible is not None and since is None:
-            targets = _lowest(part.rest, infeasible.targets)
+            targets = lowest(part.rest, infeasible.targets)
         rest = Infeasible(
             targets=targets,
             reported=False,
@@ -178,7 +176,7 @@ class ResizeChoice:
         A deferred resize stays if it fits now, because the kubelet tries it again, and if the room
         is unknown.
         """
-        capacity = self._capacity_now()
+        capacity = self._vpa_plan.context.resize_rooms.capacity(self._pod, self._node)
         if self._status is ResizeStatus.DEFERRED and (
             capacity is None or capacity.holds(room_of_pod(self._pod.spec))
         ):
@@ -192,21 +190,9 @@ class ResizeChoice:
             min_change=rules.min_change,
         )
 
-    def _capacity_now(self) -> NodeCapacity | None:
-        """Return the most that the pod can request on its node beside the other pods there."""
-        room = self._vpa_plan.context.resize_rooms.of(self._pod)
-        if self._node is None or room is None:
-            return None
-        most = {CPU: cpu_quantity(max(room.cpu, 0)), MEMORY: memory_quantity(max(room.memory, 0))}
-        allocatable = self._node.allocatable
-        return replace(
-            self._node,
-            allocatable={name: min(amount, most[name]) for name, amount in allocatable.items()},
-        )
-
     def _waits_for_room(self) -> bool:
         """Return whether the node has no room for the increases that are wanted now."""
-        capacity = self._capacity_now()
+        capacity = self._vpa_plan.context.resize_rooms.capacity(self._pod, self._node)
         if capacity is None or not self._lacking:
             return False
         after = self._vpa_plan.preflight.room_after_resize(self._pod, self._plan)
@@ -409,32 +395,3 @@ class ResizeChoice:
         )
         decision = resize(why, detail=detail)
         return ChosenResize(decision, infeasible, ResizePod(plan=plan, attempt=attempt))
-
-
-def may_need_step(each: Undecided) -> bool:
-    """Return whether the room of the pod's node may decide on its resize.
-
-    It may if the kubelet or the API server didn't find room for one.
-    """
-    refusal = each.memory.refusal
-    return (
-        resize_status(each.pod) in PENDING
-        or each.memory.infeasible is not None
-        or (refusal is not None and refusal.reason is Reason.RESIZE_INFEASIBLE)
-    )
-
-
-def rollout_holds(pod: Pod, plan: ResizePlan, group: ReplicaGroup | None) -> bool:
-    """Return whether a rollout in progress forbids the resize, which restarts containers (X105)."""
-    return plan.restarts and group is not None and not group.rollout_allows_restart(pod)
-
-
-def _lowest(targets: Targets, failed: Targets) -> Targets:
-    """Return the targets, each at most the amount that failed before."""
-    return {
-        name: {
-            resource: min(amount, failed.get(name, {}).get(resource, amount))
-            for resource, amount in amounts.items()
-        }
-        for name, amounts in targets.items()
-    }

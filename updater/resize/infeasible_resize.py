@@ -65,3 +65,14 @@ def still_infeasible(remembered: Infeasible | None, status: ResizeStatus) -> Inf
     if remembered is None or not remembered.reported:
         return remembered
     return remembered if status is ResizeStatus.INFEASIBLE else None
+
+
+def lowest(targets: Targets, failed: Targets) -> Targets:
+    """Return the targets, each at most the amount that failed before."""
+    return {
+        name: {
+            resource: min(amount, failed.get(name, {}).get(resource, amount))
+            for resource, amount in amounts.items()
+        }
+        for name, amounts in targets.items()
+    }

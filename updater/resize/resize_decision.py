@@ -99,6 +99,11 @@ def why_closed(pod: Pod, group: ReplicaGroup | None) -> Reason | None:
     return group_closed(group) or pending
 
 
+def rollout_holds(pod: Pod, plan: ResizePlan, group: ReplicaGroup | None) -> bool:
+    """Return whether a rollout in progress forbids the resize, which restarts containers (X105)."""
+    return plan.restarts and group is not None and not group.rollout_allows_restart(pod)
+
+
 def not_sent(refused: Refusal) -> Decision:
     """Return the decision on a resize that would be refused, if no eviction follows."""
     if refused.check is Check.UNREADABLE:

@@ -2,13 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Generator
+from dataclasses import replace
 from itertools import chain
 
 from common.identity_cache import IdentityCache
 from common.quantity import QuantityError
+from common.resources import CPU, MEMORY, cpu_quantity, memory_quantity
 from common.scheduling.room import Room, room_of_pod, room_on
 from updater.resize.pending_resize import granted_resources, is_pending
 from updater.snapshot.cluster_snapshot import ClusterSnapshot
+from updater.snapshot.live_node import NodeCapacity
 from updater.snapshot.live_pod import LivePod
 from updater.snapshot.node_rooms import MOST_KINDS, room_taken_by
 
@@ -58,6 +61,20 @@ class ResizeRooms:
         if free is None:
             return None
         return free + self._granted[pod.node_name].get(pod.metadata.uid, Room())
+
+    def capacity(self, pod: LivePod, node: NodeCapacity | None) -> NodeCapacity | None:
+        """Return the most that the pod can request on its node as the node's capacity.
+
+        ``node`` is the node's whole capacity. None: it is unknown.
+        """
+        room = self.of(pod)
+        if node is None or room is None:
+            return None
+        most = {CPU: cpu_quantity(max(room.cpu, 0)), MEMORY: memory_quantity(max(room.memory, 0))}
+        return replace(
+            node,
+            allocatable={name: min(each, most[name]) for name, each in node.allocatable.items()},
+        )
 
     def take(self, pod: LivePod, after: Room) -> None:
         """Record that the pod will request ``after``, if it fits."""

@@ -14,7 +14,7 @@ from common.scheduling.room import Room
 from node_objects import GIB, MIB, node_pool, rules
 from recommender.nodes.autoscalers import Autoscalers, makeable_shapes
 from recommender.nodes.node_pools import NodePool, UnreadPool, allocatable, shape_of_pool
-from recommender.nodes.shape_flag import parse_shape
+from recommender.nodes.shape_flag import ShapeFlag, parse_shape
 
 CPU, MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-memory"
 BOTH = ((CPU, "In", ("4", "16", "8")), (MEMORY, "Lt", ("65537",)))
@@ -235,11 +235,11 @@ MAKEABLE = [
 def test_nodes_that_could_be_made(
     reports: bool | None,  # noqa: FBT001 - a column of the table
     pools: tuple[NodePool | UnreadPool, ...] | None,
-    flags: tuple[object, ...],
+    flags: tuple[ShapeFlag, ...],
     titles: list[str],
 ) -> None:
     known = Autoscalers(reports=reports, node_pools=pools)
-    found = makeable_shapes(known, flags, boundary)  # type: ignore[arg-type]
+    found = makeable_shapes(known, flags, boundary)
     assert len(found) == len(titles)
     for shape, title in zip(found, titles, strict=True):
         assert shape.title.startswith(title)

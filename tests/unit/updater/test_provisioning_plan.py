@@ -14,15 +14,13 @@ from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
-    Pause,
-    ProvisioningLimits,
     ProvisioningPlan,
-    ProvisioningState,
     RequestKind,
     name_of_request,
     plan_provisioning,
     settle,
 )
+from updater.capacity.provisioning_state import Pause, ProvisioningLimits, ProvisioningState
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 LIMITS = ProvisioningLimits(most_requests=3, most_replicas=4)

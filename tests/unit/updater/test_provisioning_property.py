@@ -14,14 +14,12 @@ from common.target.owners import Controller
 from updater.capacity.capacity_requests import CapacityDemand, PassDemands, RequestStage
 from updater.capacity.provisioning_plan import (
     CapacityObject,
-    ProvisioningLimits,
     ProvisioningPlan,
-    ProvisioningState,
     RequestKind,
-    paused,
     plan_provisioning,
     settle,
 )
+from updater.capacity.provisioning_state import ProvisioningLimits, ProvisioningState, paused
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
