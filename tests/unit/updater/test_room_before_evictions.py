@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
+from typing import NoReturn
 
 import pytest
 from msgspec import structs
@@ -528,7 +529,7 @@ async def test_more_room_ends_the_wait() -> None:
 class Unread(dict[str, Mapping[str, LivePod]]):
     """Pods of a snapshot that nothing may read."""
 
-    def values(self) -> object:  # type: ignore[override]
+    def values(self) -> NoReturn:
         raise AssertionError
 
 
