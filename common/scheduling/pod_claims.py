@@ -8,6 +8,7 @@ from itertools import chain
 from common.api.core import Container, PodSpec, is_sidecar
 from common.api.workloads import ResourcesTemplate, TemplateContainer
 from common.quantity import Quantity
+from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.pod_amounts import Amounts, Phase, pod_amounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities, parse_quantities
 from common.scheduling.eligibility import SchedulingRules, rules_of
@@ -153,6 +154,11 @@ def _slim(each: Container) -> Container:
 def _slim_init(each: Container) -> Container:
     restart = each.restart_policy if is_sidecar(each) else None
     return Container(name=each.name, resources=each.resources, restart_policy=restart)
+
+
+def targets_of(amounts: Iterable[ContainerAmounts]) -> Targets:
+    """Return the targets of recommended containers as numbers."""
+    return as_numbers((one.name, one.target) for one in amounts)
 
 
 def as_numbers(targets: Iterable[tuple[str, ResourceQuantities]]) -> Targets:

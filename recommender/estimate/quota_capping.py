@@ -1,13 +1,13 @@
 """Targets that are lowered so that the pods of a workload fit the ResourceQuotas."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import MEMORY, RESOURCES
-from common.scheduling.pod_claims import Targets, as_numbers, by_resource
+from common.scheduling.pod_claims import Targets, by_resource, targets_of
 from common.scheduling.pod_sum import Numbers
 from recommender.estimate.lowering import kept_targets, lowered, whole_mib
 from recommender.estimate.post_processing import PostProcessed, ProcessingStage, quantity
@@ -60,7 +60,7 @@ def within_quotas(
     ``was_lowered`` are the resources for which quotas have lowered them, and ``states`` those of
     the last cycle, by resource.
     """
-    before, floors = targets_of(processed.amounts), by_resource(lowest)
+    before, floors = targets_by_resource(processed.amounts), by_resource(lowest)
     after, going_on = dict(before), dict[str, QuotaState]()
     for resource, stated in by_resource(published).items():
         own = [bound for bound in bounds if bound.resource == resource]
@@ -169,6 +169,6 @@ def _lowered(
     )
 
 
-def targets_of(amounts: Sequence[ContainerAmounts]) -> Mapping[str, Numbers]:
+def targets_by_resource(amounts: Iterable[ContainerAmounts]) -> Mapping[str, Numbers]:
     """Return targets in millicores and bytes, by resource and container."""
-    return by_resource(as_numbers((one.name, one.target) for one in amounts))
+    return by_resource(targets_of(amounts))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from common.api.autoscaling import VerticalPodAutoscaler
-from common.scheduling.pod_claims import Targets, as_numbers
+from common.scheduling.pod_claims import Targets, targets_of
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.lowering import lowest_targets
 from recommender.estimate.post_processing import PostProcessed
@@ -34,7 +34,7 @@ def within_all_limits(
     """
     if limits is None and not quotas:
         return Limited(processed=processed), {}
-    published = _published_targets(vpa)
+    published = targets_of(recommended_amounts(vpa.status).values())
     was_lowered = lowered_resources(vpa.status, ConditionType.CAPPED_BY_QUOTA)
     was_lowered &= {bound.resource for bound in quotas}
     limited = within_limits(
@@ -57,11 +57,6 @@ def within_all_limits(
     )
     findings = (*limited.findings, *quota_findings(within))
     return replace(limited, processed=within.processed, findings=findings), within.states
-
-
-def _published_targets(vpa: VerticalPodAutoscaler) -> Targets:
-    stated = recommended_amounts(vpa.status).values()
-    return as_numbers((one.name, one.target) for one in stated)
 
 
 def _without(resources: AbstractSet[str], targets: Targets) -> Targets:

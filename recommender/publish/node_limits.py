@@ -14,7 +14,7 @@ from common.resources import cpu_quantity, memory_quantity
 from common.runtime.clock import Clock
 from common.runtime.object_errors import Boundary, ObjectErrors
 from common.scheduling.eligibility import SchedulingRules
-from common.scheduling.pod_claims import PodShape, as_numbers, claims_of, shape_of_template
+from common.scheduling.pod_claims import PodShape, claims_of, shape_of_template, targets_of
 from common.scheduling.room import Room
 from recommender.estimate.step_reasons import StepReason
 from recommender.model.keys import VpaKey
@@ -198,7 +198,7 @@ def _need(
     room = claims.needed({})
     if loaded is not None:
         amounts = recommended_amounts(loaded.vpa.status).values()
-        other = claims.needed(as_numbers((one.name, one.target) for one in amounts))
+        other = claims.needed(targets_of(amounts))
         room = Room(max(room.cpu, other.cpu), max(room.memory, other.memory), 1)
     return DaemonSetNeed(key, shape.rules, room)
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
-from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, ResourceQuantities
-from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers, by_resource
+from common.scheduling.pod_claims import PodClaims, PodShape, Targets, by_resource, targets_of
 from common.scheduling.room import Room
 from recommender.estimate.estimation import EstimationSettings
 from recommender.estimate.lowering import (
@@ -133,7 +132,7 @@ def within_limits(
         minimums=lowest_targets(processed.stages, names, estimation),
         published=published,
     )
-    needed = limits.claims.needed(_targets(processed.amounts))
+    needed = limits.claims.needed(targets_of(processed.amounts))
     found, findings = processed, list[LimitFinding]()
     for limit in limits.limits:
         found = _within(found, limit, given, findings)
@@ -148,7 +147,7 @@ def _within(
     findings: list[LimitFinding],
 ) -> PostProcessed:
     claims, minimums = given.claims, given.minimums
-    targets = _targets(processed.amounts)
+    targets = targets_of(processed.amounts)
     needed = claims.needed(targets)
     if limit.admits(needed):
         return processed
@@ -178,7 +177,7 @@ def _within(
     ]
     message = _LOWERED_TEXT.format(names=listed(names), room=room.sentence)
     findings.append(LimitFinding(limit.lowered, _LOWERED, message))
-    if not limit.admits(claims.needed(_targets(amounts))):
+    if not limit.admits(claims.needed(targets_of(amounts))):
         message = _STILL_OPEN_TEXT.format(room=nearest, guess=room.sentence)
         findings.append(LimitFinding(limit.unmet, _MAY_BE_MADE, message))
     stage = ProcessingStage(
@@ -238,10 +237,6 @@ def _kept_share(resource: str, before: Targets, after: Targets) -> Fraction:
     wanted = sum(each.get(resource, 0) for each in before.values())
     kept = sum(each.get(resource, 0) for each in after.values())
     return Fraction(kept, wanted) if wanted else Fraction(1)
-
-
-def _targets(amounts: Sequence[ContainerAmounts]) -> Targets:
-    return as_numbers((one.name, one.target) for one in amounts)
 
 
 def _rounded(

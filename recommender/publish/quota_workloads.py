@@ -28,7 +28,7 @@ from recommender.estimate.quota_bounds import (
     WantedTargets,
     quota_claims,
 )
-from recommender.estimate.quota_capping import targets_of
+from recommender.estimate.quota_capping import targets_by_resource
 from recommender.model.autoscalers import ContainerRule, rule_for
 from recommender.publish.status import recommended_amounts
 from recommender.publish.status_decision import PublishingSettings
@@ -93,12 +93,14 @@ def quota_workload(
         template=_template_amounts(loaded),
     )
     wanted = WantedTargets(
-        uncapped=targets_of(uncapped),
-        targets=targets_of(stages[-1].amounts),
+        uncapped=targets_by_resource(uncapped),
+        targets=targets_by_resource(stages[-1].amounts),
         minimums=by_resource(lowest_targets(stages, names, settings.estimation)),
     )
     changes_pods = written_mode(vpa) != UpdateMode.OFF and not loaded.controlled_by
-    published = targets_of(tuple(recommended_amounts(vpa.status).values())) if changes_pods else {}
+    published = (
+        targets_by_resource(recommended_amounts(vpa.status).values()) if changes_pods else {}
+    )
     pending = PodUse(  # which isn't cached
         count=0 if counts is None else _uncached(counts, live),
         used=_new_pod_uses(sums, published),

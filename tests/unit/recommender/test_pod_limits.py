@@ -13,7 +13,14 @@ from common.quantity import MAX_INT64
 from common.recommendation.amounts import ContainerAmounts
 from common.resources import CPU, MEMORY, RESOURCES, cpu_quantity, memory_quantity
 from common.scheduling.eligibility import ANYWHERE
-from common.scheduling.pod_claims import PodClaims, PodShape, Targets, as_numbers, claims_of
+from common.scheduling.pod_claims import (
+    PodClaims,
+    PodShape,
+    Targets,
+    as_numbers,
+    claims_of,
+    targets_of,
+)
 from common.scheduling.room import Room
 from recommender.estimate.amount_selection import SelectedAmounts
 from recommender.estimate.estimation import EstimationSettings
@@ -267,7 +274,7 @@ def walk(*rooms: LimitRoom, wanted: PostProcessed) -> list[dict[str, tuple[int, 
     for each in rooms:
         shape = pod(*(one.name for one in wanted.amounts))
         found = limited(wanted, limit(each), shape=shape, published=published)
-        published = as_numbers((one.name, one.target) for one in found.processed.amounts)
+        published = targets_of(found.processed.amounts)
         seen.append(targets(found))
     return seen
 
@@ -363,7 +370,7 @@ def test_a_target_fits_a_known_node_or_a_condition_says_why_not(
     limits = [limit(*each) for each in of_limits]
     found = limited(before, *limits, shape=shape, published=published)
     claims: PodClaims = claims_of(shape.spec)
-    needed = claims.needed(as_numbers((one.name, one.target) for one in found.processed.amounts))
+    needed = claims.needed(targets_of(found.processed.amounts))
     unmet = {each.condition for each in found.findings}
     for each in limits:
         assert each.admits(needed) or EXCEEDS in unmet

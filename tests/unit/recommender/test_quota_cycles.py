@@ -21,7 +21,7 @@ from common.api.meta import ObjectMeta
 from common.recommendation.amounts import ContainerAmounts
 from common.recommendation.quota_scopes import ScopeFacts
 from common.resources import CPU, MEMORY, cpu_quantity
-from common.scheduling.pod_claims import Targets, as_numbers
+from common.scheduling.pod_claims import Targets, targets_of
 from common.scheduling.pod_sum import PhaseSum, PodSum
 from common.target.pod_counts import PodCounts
 from quota_workloads import container, pod, vpa, workload
@@ -116,7 +116,7 @@ class Cluster:
             processed(WANTED),
             self._bounds(),
             {"app": {CPU: 10, MEMORY: 1}},
-            published=as_numbers((one.name, one.target) for one in published),
+            published=targets_of(published),
             was_lowered=lowered_resources(self.vpa.status, ConditionType.CAPPED_BY_QUOTA),
             states=self.states,
             now=self.now,
