@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import shlex
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.errors import VpaError
-from controlplane.processes import tail
+from controlplane.processes import free_ports, tail
 
 STOP_WITHIN = 10.0  # seconds; the processes end within five
 
@@ -89,8 +88,6 @@ class Processes:
 
 
 def free_port() -> int:
-    """Return a currently free port on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a currently free port on loopback that no outgoing connection takes."""
+    (port,) = free_ports(1)
+    return port

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from common.kube import endpoints
-from component import Process, free_port, running_component, webhook_flags
+from component import Process, running_component, webhook_flags
+from demo.processes import free_port
 from fake_api import FakeApi, Reply, listing, named, status
 
 LISTED = (

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.runtime.web_server import listen
+from demo.processes import free_port
 from fake_api import TIMEOUT, FakeApi
 
 LOOPBACK = "127.0.0.1"
@@ -91,12 +91,6 @@ async def http_get(port: int, path: str) -> tuple[int, str]:
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body.decode()
-
-
-def free_port() -> int:
-    """Return a currently free port."""
-    with listen(f"{LOOPBACK}:0") as found:
-        return int(found.getsockname()[1])
 
 
 def webhook_flags(folder: Path, port: int) -> list[str]:

@@ -24,7 +24,8 @@ from common.api.core import Pod
 from common.kube.cache import Cache
 from common.kube.client import KubeClient, PatchType
 from common.kube.endpoints import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS, VPAS, Endpoint, Permission
-from component import LOOPBACK, Process, free_port, start_process, webhook_flags
+from component import LOOPBACK, Process, start_process, webhook_flags
+from demo.processes import free_port
 from fake_api import TIMEOUT
 from relay import Relay, Streams
 from sandbox.apiserver.audit import Entry

@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from common.kube.client import KubeClient
 from common.kube.endpoints import VPAS
-from component import LOOPBACK, free_port
+from component import LOOPBACK
+from demo.processes import free_port
 from recommender.__main__ import recommend
 from recommender.settings import RecommenderSettings
 from sandbox.apiserver.audit import AuditLog

@@ -21,8 +21,9 @@ from certs import authority
 from common.kube import ca_bundle
 from common.kube.client import KubeClient
 from common.kube.endpoints import SECRETS
-from component import LOOPBACK, Process, free_port, start_process
+from component import LOOPBACK, Process, start_process
 from controlplane.containers.folders import File, write_volume
+from demo.processes import free_port
 from fake_api import TIMEOUT
 from process_harness import World
 from webhook_client import Connection

@@ -20,7 +20,8 @@ from common.errors import NotFoundError
 from common.kube.client import KubeClient
 from common.kube.endpoints import MUTATING_WEBHOOKS
 from common.runtime.clock import SystemClock
-from component import LOOPBACK, free_port, http_get
+from component import LOOPBACK, http_get
+from demo.processes import free_port
 from recommender.settings import RecommenderSettings
 from sandbox.cluster import Cluster
 from sandbox.virtual_time import VirtualClock

@@ -13,7 +13,8 @@ from cli_cluster import LARGE, CliCluster, cli_cluster
 from cli_program import Printed, run_cli
 from common.kube.endpoints import PODS
 from common.runtime.clock import SystemClock
-from component import LOOPBACK, free_port
+from component import LOOPBACK
+from demo.processes import free_port
 from prometheus_programs import NEEDS_PROMETHEUS, prometheus, promtool
 from workloads import NAMESPACE
 

@@ -11,7 +11,8 @@ import msgspec
 
 from common.kube import config
 from common.kube.client import KubeClient
-from component import LOOPBACK, Process, free_port, start_process
+from component import LOOPBACK, Process, start_process
+from demo.processes import free_port
 from fake_api import TIMEOUT
 
 VPAS = 200

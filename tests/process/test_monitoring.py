@@ -19,8 +19,9 @@ import yaml
 from common.kube.client import KubeClient
 from common.kube.config import load
 from common.kube.endpoints import PODS
-from component import LOOPBACK, free_port
+from component import LOOPBACK
 from dashboard import dashboard
+from demo.processes import free_port
 from prometheus_programs import NEEDS_PROMETHEUS, prometheus
 
 pytestmark = NEEDS_PROMETHEUS

@@ -16,7 +16,8 @@ import pytest
 
 from certificates import new_bundle, write_pair
 from common.runtime.clock import SystemClock
-from component import LOOPBACK, Process, free_port, running_component
+from component import LOOPBACK, Process, running_component
+from demo.processes import free_port
 from fake_api import FakeApi, listing
 from prometheus_programs import NEEDS_PROMETHEUS, prometheus, promtool
 from recommender.model import buckets

@@ -12,8 +12,9 @@ from common.api.core import Pod
 from common.kube.ca_bundle import CONFIGURATION_NAME
 from common.kube.client import PatchType
 from common.kube.endpoints import MUTATING_WEBHOOKS, PODS, REPLICA_SETS, VPAS
-from component import LOOPBACK, Process, free_port
+from component import LOOPBACK, Process
 from custom_kind import ROBOTS, define_robots, robot
+from demo.processes import free_port
 from fake_api import TIMEOUT
 from process_harness import World, world
 from relay import Relay, Streams

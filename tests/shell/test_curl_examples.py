@@ -12,7 +12,8 @@ from certificates import new_bundle
 from certs.certificate_stores import Directory
 from common.kube import endpoints
 from common.runtime.clock import SystemClock
-from component import LOOPBACK, free_port, running_component, webhook_flags
+from component import LOOPBACK, running_component, webhook_flags
+from demo.processes import free_port
 from demo.settings import RECOMMENDER
 from fake_api import FakeApi, Reply, listing, named, status
 from page_commands import COMPONENTS, ROOT, PageCommand, commands

@@ -20,8 +20,8 @@ from certificates import new_bundle
 from certs.certificate_stores import Directory
 from common.kube.client import KubeClient
 from common.runtime.clock import SystemClock
-from component import LOOPBACK, free_port, webhook_flags
-from demo.processes import Processes
+from component import LOOPBACK, webhook_flags
+from demo.processes import Processes, free_port
 from e2e.kubectl import Kubectl
 from histogram_picture import history
 from kubectl_program import needs_kubectl

@@ -21,7 +21,7 @@ from certificates import new_bundle, write_pair
 from certs import authority
 from common.runtime.clock import SystemClock
 from common.runtime.web_server import WebServer
-from component import free_port
+from demo.processes import free_port
 from webhook_harness import FakeCluster, Harness
 
 WEB = vpa(recommendations=(recommendation(),))
