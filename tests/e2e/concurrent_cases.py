@@ -1,4 +1,4 @@
-"""Concurrent execution of the cases that don't change the components.
+"""Concurrent execution of the cases that change no component and fill no node.
 
 These cases are marked ``concurrent``, and have no fixture but ``case``. All of them are started
 before pytest runs the first one, in the order of the session; then pytest only waits for each

@@ -21,7 +21,8 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "last: a case about the whole run")
     config.addinivalue_line(
-        "markers", "concurrent: a case that doesn't change the components, and runs beside others"
+        "markers",
+        "concurrent: a case that changes no component and fills no node, and runs beside others",
     )
 
 
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _position(item: pytest.Item) -> int:
-    """Order concurrent cases before those that change or restart components."""
+    """Order concurrent cases before those that change components or fill nodes."""
     if item.get_closest_marker("last"):
         return 2
     return 0 if concurrent_cases.is_concurrent(item) else 1

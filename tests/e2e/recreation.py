@@ -11,6 +11,7 @@ from capacity_definitions import BUFFERS
 from common.kube.endpoints import PODS, Endpoint
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import UPDATER
+from e2e.pods import Object
 from e2e.simulated_autoscaler import POOL, SimulatedAutoscaler, running, served
 
 NODE_CPU = 2000  # millicores
@@ -22,9 +23,13 @@ _SECONDS_PER_POD = 20.0
 
 @dataclass
 class PendingTimes:
-    """The seconds that pods of a namespace waited for a node, by UID."""
+    """The seconds that pods of a namespace waited for a node, by UID.
+
+    ``unschedulable`` are the UIDs of those that the scheduler found no node for at first.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    unschedulable: set[str] = field(default_factory=set)
     _seen: dict[str, float] = field(default_factory=dict)
 
     async def follow(self, case: Case) -> None:
@@ -43,8 +48,17 @@ class PendingTimes:
                     uid = pod["metadata"]["uid"]
                     if not pod["spec"].get("nodeName"):
                         self._seen.setdefault(uid, loop.time())
+                        if _is_unschedulable(pod):
+                            self.unschedulable.add(uid)
                     elif uid in self._seen:
                         self.seconds.setdefault(uid, loop.time() - self._seen[uid])
+
+
+def _is_unschedulable(pod: Object) -> bool:
+    return any(
+        (each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable")
+        for each in pod["status"].get("conditions") or ()
+    )
 
 
 @dataclass(frozen=True)
@@ -67,13 +81,20 @@ class Site:
 
     async def pending_seconds(self) -> list[float]:
         """Return how long each present pod was Pending."""
+        return sorted(self.times.seconds[uid] for uid in await self._uids_on_nodes())
+
+    async def waited_for_nodes(self) -> int:
+        """Return how many present pods had to wait for a node to be added."""
+        return len(self.times.unschedulable & await self._uids_on_nodes())
+
+    async def _uids_on_nodes(self) -> set[str]:
         uids = await self.case.uids("web")
 
         async def all_are_seen() -> bool:
             return uids <= self.times.seconds.keys()
 
         await self.case.cluster.wait_for(all_are_seen, "the watch shows the node of each pod")
-        return sorted(self.times.seconds[uid] for uid in uids)
+        return uids
 
 
 @asynccontextmanager

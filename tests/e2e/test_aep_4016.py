@@ -11,8 +11,6 @@ from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import UPDATER
 from e2e.pods import LARGE, Object, is_ready, recommendation, requests, restarts
 
-pytestmark = pytest.mark.concurrent
-
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _MEDIUM = {"cpu": "300m", "memory": "300Mi"}
 _STATE = "kubelet.sandbox/resize"
@@ -20,6 +18,7 @@ _LOG_CONTAINER = {"name": "log", "image": "registry.example/log", "resources": {
 _HIGHER = [{"resources": ["cpu", "memory"], "changeRequirement": "TargetHigherThanRequests"}]
 
 
+@pytest.mark.concurrent
 async def test_admission_applies(case: Case) -> None:
     """AEP-4016: admission applies the recommendation to new pods in this mode, too."""
     await case.deploy("web", requests=LARGE)
@@ -38,6 +37,7 @@ async def test_admission_applies(case: Case) -> None:
     assert not case.evictions()
 
 
+@pytest.mark.concurrent
 async def test_all_containers(case: Case) -> None:
     """AEP-4016: one call resizes all containers of a pod."""
     await case.deploy("web", requests=LARGE, extra_containers=[_LOG_CONTAINER])
@@ -51,6 +51,7 @@ async def test_all_containers(case: Case) -> None:
     assert not case.evictions()
 
 
+@pytest.mark.concurrent
 async def test_partial_update(case: Case) -> None:
     """AEP-4016: a container within its range isn't changed while another one is resized.
 
@@ -73,6 +74,7 @@ async def test_partial_update(case: Case) -> None:
     assert not case.evictions()
 
 
+@pytest.mark.concurrent
 @pytest.mark.parametrize("state", ["deferred", "infeasible", "error", "stuck", "unknown-reason"])
 async def test_failed_then_evicted(case: Case, state: str) -> None:
     """AEP-4016: a pod whose resize failed is evicted, and its replacement has the target."""
@@ -86,6 +88,7 @@ async def test_failed_then_evicted(case: Case, state: str) -> None:
     assert not {pod["metadata"]["uid"] for pod in pods} & before
 
 
+@pytest.mark.concurrent
 async def test_failed_and_can_evict_false_not_evicted(case: Case) -> None:
     """AEP-4016: an eviction after a failed resize requires the minimum of replicas."""
     await case.deploy("web", replicas=1, requests=LARGE, annotations={_STATE: "infeasible"})
@@ -101,6 +104,7 @@ async def test_failed_and_can_evict_false_not_evicted(case: Case) -> None:
     assert not await case.uids("web") & before
 
 
+@pytest.mark.concurrent
 async def test_failed_and_requirements_false_not_evicted(case: Case) -> None:
     """AEP-4016: an eviction after a failed resize respects the VPA's eviction requirements."""
     await case.deploy("web", requests=LARGE, annotations={_STATE: "infeasible"})

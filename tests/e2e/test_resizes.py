@@ -10,8 +10,6 @@ from e2e.installation import UPDATER
 from e2e.pods import LARGE, Object, requests, restarts
 from workloads import autoscaler
 
-pytestmark = pytest.mark.concurrent
-
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 _RESIZED = "InPlaceResizedByVPA"
 _BUSY = {"cpu": "600m", "memory": "200Mi"}
@@ -25,6 +23,7 @@ def _bounded(**bounds: Mapping[str, str]) -> Object:
     return {"containerPolicies": [{"containerName": "*", **bounds}]}
 
 
+@pytest.mark.concurrent
 async def test_each_resize_of_a_pod_is_an_event_and_repetitions_are_counted(
     case: Case,
 ) -> None:
@@ -53,6 +52,7 @@ async def test_each_resize_of_a_pod_is_an_event_and_repetitions_are_counted(
     await case.cluster.wait_for(counted, "an Event of each change, and a count of the same one")
 
 
+@pytest.mark.concurrent
 async def test_a_pod_is_not_evicted_if_its_kubelet_does_not_respond_to_a_resize(case: Case) -> None:
     """The spec has the target already, and an unresponsive node would not stop an evicted pod."""
     await case.deploy("web", requests=LARGE, annotations={"kubelet.sandbox/resize": "silent"})
@@ -93,6 +93,7 @@ async def test_a_resize_beyond_every_node_is_refused_until_the_maximum_is_lower(
     assert not case.evictions()
 
 
+@pytest.mark.concurrent
 async def test_a_resize_stays_within_a_limit_range(case: Case) -> None:
     bounds = [{"type": "Container", "max": {"cpu": "300m"}}]
     await case.create(LIMIT_RANGES, {"metadata": {"name": "most"}, "spec": {"limits": bounds}})
@@ -111,6 +112,7 @@ async def test_a_resize_stays_within_a_limit_range(case: Case) -> None:
     assert not case.resizes(code=422)
 
 
+@pytest.mark.concurrent
 async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) -> None:
     policy = {"containerName": "*", "controlledValues": "RequestsOnly"}
     await case.deploy("web", container=_EXACT)
@@ -122,6 +124,7 @@ async def test_a_resize_that_would_change_the_qos_class_is_not_sent(case: Case) 
     assert not case.resizes() + case.resizes(code=422) + case.evictions()
 
 
+@pytest.mark.concurrent
 @pytest.mark.parametrize("replicas", [2, _LISTED])
 async def test_memory_limits_shrink_in_place_and_the_qos_class_stays_guaranteed(
     case: Case, replicas: int
@@ -139,6 +142,7 @@ async def test_memory_limits_shrink_in_place_and_the_qos_class_stays_guaranteed(
         assert pod["status"]["qosClass"] == "Guaranteed"
 
 
+@pytest.mark.concurrent
 async def test_a_resize_restarts_a_container_with_that_resize_policy(case: Case) -> None:
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     await case.deploy("web", requests=LARGE, container={"resizePolicy": policy})
