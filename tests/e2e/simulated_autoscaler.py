@@ -1,12 +1,14 @@
 """A simulated autoscaler: it adds nodes for Pending pods and for CapacityBuffers.
 
 It does what the cluster autoscaler and Karpenter do with them: chunks of buffers are pods that
-exist in its memory alone, real pods take their places, and what fits on no node makes it add one
-after a delay. It handles CPU only, and the nodes and pods of one pool.
+exist in its memory alone, real pods take their places, and what fits on no node for three seconds
+makes it add one after a delay. It handles CPU only, and the nodes and pods of one pool.
 """
 
 import asyncio
+import contextlib
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from workloads import DEFINITIONS
 
 POOL = "example.com/pool"
 _LOOP = 0.5  # seconds
+_LOOPS = 6  # that see a shortage before it counts; the cluster autoscaler looks every ten seconds
 _MEMORY = 64 << 30
 _Object = dict[str, Any]
 
@@ -67,12 +70,14 @@ class SimulatedAutoscaler:
 
     async def run(self) -> None:
         """Run until cancelled."""
+        seen = deque([0], maxlen=_LOOPS)  # shortages, as numbers of nodes
         async with asyncio.TaskGroup() as group:
             while True:
-                try:
-                    missing = await self._missing()
-                except KubeError:
-                    missing = 0  # the next loop tries again
+                with contextlib.suppress(KubeError):  # the next loop tries again
+                    seen.append(await self._missing())
+                missing = min(seen)
+                if missing:
+                    seen.append(0)  # nodes that start count as free
                 for _ in range(missing):
                     self.added += 1
                     name = str(self.added)
