@@ -8,28 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capacity_definitions import BUFFERS
-from common.kube.endpoints import PODS, Endpoint
+from common.kube.endpoints import NODES, PODS, Endpoint
 from e2e.cluster import OTHER_RECOMMENDER, Case
 from e2e.installation import UPDATER
-from e2e.pods import Object
 from e2e.simulated_autoscaler import POOL, SimulatedAutoscaler, running, served
 
-NODE_CPU = 2000  # millicores
 BEFORE = {"cpu": "450m", "memory": "64Mi"}
 AFTER = {"cpu": "1900m", "memory": "64Mi"}
 _ON_A_NODE = 4  # pods, before
+_FIRST_CPU = 1800  # millicores of the nodes of the first pods; no replacement fits one
+_ADDED_CPU = 2000  # of the other nodes
 _SECONDS_PER_POD = 20.0
 
 
 @dataclass
 class PendingTimes:
-    """The seconds that pods of a namespace waited for a node, by UID.
-
-    ``unschedulable`` are the UIDs of those that the scheduler found no node for at first.
-    """
+    """The seconds that pods of a namespace waited for a node, by UID."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    unschedulable: set[str] = field(default_factory=set)
     _seen: dict[str, float] = field(default_factory=dict)
 
     async def follow(self, case: Case) -> None:
@@ -48,17 +44,8 @@ class PendingTimes:
                     uid = pod["metadata"]["uid"]
                     if not pod["spec"].get("nodeName"):
                         self._seen.setdefault(uid, loop.time())
-                        if _is_unschedulable(pod):
-                            self.unschedulable.add(uid)
                     elif uid in self._seen:
                         self.seconds.setdefault(uid, loop.time() - self._seen[uid])
-
-
-def _is_unschedulable(pod: Object) -> bool:
-    return any(
-        (each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable")
-        for each in pod["status"].get("conditions") or ()
-    )
 
 
 @dataclass(frozen=True)
@@ -81,20 +68,24 @@ class Site:
 
     async def pending_seconds(self) -> list[float]:
         """Return how long each present pod was Pending."""
-        return sorted(self.times.seconds[uid] for uid in await self._uids_on_nodes())
-
-    async def waited_for_nodes(self) -> int:
-        """Return how many present pods had to wait for a node to be added."""
-        return len(self.times.unschedulable & await self._uids_on_nodes())
-
-    async def _uids_on_nodes(self) -> set[str]:
         uids = await self.case.uids("web")
 
         async def all_are_seen() -> bool:
             return uids <= self.times.seconds.keys()
 
         await self.case.cluster.wait_for(all_are_seen, "the watch shows the node of each pod")
-        return uids
+        return sorted(self.times.seconds[uid] for uid in uids)
+
+    async def waited_for_nodes(self) -> int:
+        """Return how many present pods are on nodes that were added after their creation."""
+        nodes = (await self.case.cluster.client.list(NODES)).items
+        created = {
+            each["metadata"]["name"]: each["metadata"]["creationTimestamp"] for each in nodes
+        }
+        pods = await self.case.pods("web")
+        return sum(
+            pod["metadata"]["creationTimestamp"] < created[pod["spec"]["nodeName"]] for pod in pods
+        )
 
 
 @asynccontextmanager
@@ -108,19 +99,20 @@ async def site(
 ) -> AsyncIterator[Site]:
     """Deploy pods that fill their nodes, and restart the updater with these arguments.
 
-    A replacement takes a whole node. ``kind`` is how capacity can be requested; None: it can't.
+    A replacement takes a whole node, which has to be added. ``kind`` is how capacity can be
+    requested; None: it can't.
     """
     kubelets = case.cluster.control_plane.kubelets
     autoscaler = SimulatedAutoscaler(
         case.cluster.client,
         kubelets.add,
         case.namespace,
-        cpu=NODE_CPU,
+        cpu=_ADDED_CPU,
         delay=delay,
         refuses=refuses,
     )
     for _ in range(-(-replicas // _ON_A_NODE)):
-        await autoscaler.start_node()
+        await autoscaler.start_node(cpu=_FIRST_CPU)
     await case.deploy(
         "web",
         replicas=replicas,

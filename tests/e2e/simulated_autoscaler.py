@@ -37,8 +37,8 @@ AddNode = Callable[[NodeShape], Awaitable[None]]
 class SimulatedAutoscaler:
     """Watches the pods and buffers of one namespace, and adds nodes to one pool.
 
-    ``cpu`` are the millicores of a node, and ``delay`` the seconds until it is Ready. ``refuses``
-    is the message with which it rejects buffers; empty: it accepts them.
+    ``cpu`` are the millicores of a node that it adds, and ``delay`` the seconds until it is Ready.
+    ``refuses`` is the message with which it rejects buffers; empty: it accepts them.
     """
 
     client: KubeClient
@@ -56,13 +56,13 @@ class SimulatedAutoscaler:
         """Return the value of the label of the pool's nodes."""
         return self.namespace
 
-    async def start_node(self) -> None:
-        """Add a node at once."""
+    async def start_node(self, *, cpu: int | None = None) -> None:
+        """Add a node at once, with other millicores if they are given."""
         name = f"{self.namespace[:40].strip('-')}-{next(iter(self._numbers))}"
         await self.add_node(
             NodeShape(
                 name=name,
-                capacity=Totals(self.cpu, _MEMORY),
+                capacity=Totals(cpu or self.cpu, _MEMORY),
                 labels={POOL: self.pool},
                 address="127.0.0.1",
             )
@@ -107,7 +107,7 @@ class SimulatedAutoscaler:
     async def _free_cpu(self) -> list[int]:
         nodes = (await self.client.list(NODES)).items
         free = {
-            each["metadata"]["name"]: self.cpu
+            each["metadata"]["name"]: _allocatable_cpu(each)
             for each in nodes
             if each["metadata"]["labels"].get(POOL) == self.pool
         }
@@ -196,6 +196,11 @@ async def served(client: KubeClient, kind: Endpoint[_Object]) -> AsyncIterator[N
     finally:
         await client.delete(DEFINITIONS, name)
         await wait_for(is_gone, f"{kind.resource} aren't served any more")
+
+
+def _allocatable_cpu(node: _Object) -> int:
+    """Return the millicores of a node; 0 before its kubelet has reported them."""
+    return parse_milli(node.get("status", {}).get("allocatable", {}).get("cpu", "0"))
 
 
 def _cpu(spec: _Object) -> int:
