@@ -48,7 +48,7 @@ class SimulatedAutoscaler:
     delay: float
     refuses: str = ""
     added: int = 0
-    _starting: dict[str, float] = field(default_factory=dict)  # node: when it is Ready
+    _starting: int = 0  # nodes that are added, and not Ready yet
     _numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -78,21 +78,20 @@ class SimulatedAutoscaler:
                 missing = min(seen)
                 if missing:
                     seen.append(0)  # nodes that start count as free
+                self.added += missing
+                self._starting += missing
                 for _ in range(missing):
-                    self.added += 1
-                    name = str(self.added)
-                    self._starting[name] = self.delay
-                    group.create_task(self._start_later(name))
+                    group.create_task(self._start_later())
                 await asyncio.sleep(_LOOP)
 
-    async def _start_later(self, name: str) -> None:
+    async def _start_later(self) -> None:
         await asyncio.sleep(self.delay)
         await self.start_node()
-        del self._starting[name]
+        self._starting -= 1
 
     async def _missing(self) -> int:
         """Return how many nodes to add for pods and chunks that fit nowhere."""
-        free = await self._free_cpu() + [self.cpu] * len(self._starting)
+        free = await self._free_cpu() + [self.cpu] * self._starting
         pods = (await self.client.list(PODS.as_dicts(), namespace=self.namespace)).items
         pending = [_cpu(each["spec"]) for each in pods if not each["spec"].get("nodeName")]
         before = len(free)

@@ -61,7 +61,7 @@ async def check_quiet(fresh: FreshCluster) -> None:
         lines = (await fresh.run(logs)).splitlines()
         assert lines, name
         warnings = [line for line in lines if not line.startswith("I")]
-        assert not warnings, warnings
+        assert not warnings, f"{name}: {warnings}"
     words = "get events --ignore-not-found --field-selector"
     selector = "type=Warning,involvedObject.name!=metrics-server"
     found = await fresh.run(f"kubectl -n {fresh.system} {words}={selector}")
